@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: MIT
+// <kvdecode/model/weights.hpp> - a model's numbers as views: matrices and vectors where they lie, in their
+// storage format, under the field's names, with what keeps them in memory.
+#pragma once
+
+#include <kvdecode/core/view.hpp>
+
+#include <memory>
+#include <vector>
+
+namespace kvdecode::inline KVDECODE_ABI {
+
+/// y = W x + b. The bias is empty where the model has none.
+struct LinearWeights {
+  MatrixView matrix;  // [d_out, d_in]
+  VectorView bias;    // [d_out]
+};
+
+/// The scale and, for LayerNorm, the shift of a norm. Both empty: the layer has no such norm.
+struct NormWeights {
+  VectorView weight;  // [d_model]
+  VectorView bias;    // [d_model]
+};
+
+/// One decoder layer.
+struct LayerWeights {
+  NormWeights attention_norm;
+  LinearWeights w_q;  // [n_heads * head_dim, d_model]
+  LinearWeights w_k;  // [n_kv_heads * head_dim, d_model]
+  LinearWeights w_v;  // [n_kv_heads * head_dim, d_model]
+  LinearWeights w_o;  // [d_model, n_heads * head_dim]
+  NormWeights feed_forward_norm;
+  LinearWeights w_gate;  // [d_ff, d_model]; empty in a plain feed-forward
+  LinearWeights w_up;    // [d_ff, d_model]
+  LinearWeights w_down;  // [d_model, d_ff]
+};
+
+/// The whole model. Copies share the numbers: `owners` keeps the mapped files or heap blocks alive.
+struct Weights {
+  MatrixView token_embedding;     // [vocab_size, d_model]
+  MatrixView position_embedding;  // [max_seq_len, d_model]; empty without learned positions
+  std::vector<LayerWeights> layers;
+  NormWeights final_norm;
+  LinearWeights head;  // [vocab_size, d_model]; an empty matrix: the token embedding serves (tied)
+  std::vector<std::shared_ptr<const void>> owners;
+};
+
+}  // namespace kvdecode
