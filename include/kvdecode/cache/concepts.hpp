@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: MIT
+// <kvdecode/cache/concepts.hpp> - what a KV cache is: rows of keys and values by layer, KV head and position,
+// in storage formats of its own choice. A cache stores and forgets; it computes nothing but its formats'
+// encoding.
+#pragma once
+
+#include <kvdecode/core/element_formats.hpp>
+#include <kvdecode/core/kv_shape.hpp>
+#include <kvdecode/core/view.hpp>
+
+#include <concepts>
+#include <ranges>
+
+namespace kvdecode::inline KVDECODE_ABI {
+
+/// A contiguous run of the rows of one KV head, in format F.
+template <class F>
+struct KvRun {
+  Index position = 0;  // of the first row
+  Index length = 0;    // rows
+  const std::byte* data = nullptr;
+  Index row_stride = 0;      // bytes
+  Index rotation_shift = 0;  // the keys were rotated at position + rotation_shift
+};
+
+/// A key-value cache.
+///
+/// A step writes n new positions in all layers or in none:
+///
+/// | expression | meaning | cost |
+/// |---|---|---|
+/// | c.reserve(n) | makes sure of room for n more positions; throws Error (kCacheFull) or std::bad_alloc with
+/// nothing changed. n may exceed max_append(). A second reserve replaces the first | the only step that may
+/// allocate | | c.append(layer, k, v) | writes the next rows of one layer, [n, n_kv_heads * k_dim] and [n,
+/// n_kv_heads * v_dim], in any split over calls; noexcept | O(n) | | c.commit() | the rows appended to all
+/// layers become part of the sequence; the rest of the reservation stays; noexcept | O(1) | | c.abandon() |
+/// uncommitted rows and the reservation never happened; noexcept | O(layers) | | c.keys(layer, kv_head),
+/// c.values(…) | a borrowed range of KvRun in rising position, cut at the same places for both: committed
+/// rows, and the rows appended to that layer since. Valid until reserve, truncate or clear | O(1) |
+///
+/// and between steps:
+///
+/// | expression | meaning | cost |
+/// |---|---|---|
+/// | c.kv_len() | positions committed | O(1) |
+/// | c.capacity() | positions it can hold at most | O(1) |
+/// | c.max_append() | positions that one step can append without overwriting visible ones | O(1) |
+/// | c.first_position(layer) | the oldest position still stored, sinks left aside | O(1) |
+/// | c.can_truncate(n), c.truncate(n) | forgets the positions from n on; throws Error (kBadArgument),
+/// unchanged, if it cannot | O(layers) | | c.clear(epoch = 0) | forgets everything and starts an angle epoch
+/// | O(layers) | | c.fork() | an independent cache with the same content | O(bytes) or less | | c.epoch() |
+/// the angle epoch that its keys were rotated in | O(1) | | c.bytes() | bytes it has allocated | O(1) | |
+/// C::required_bytes(shape, capacity, options) | bytes that a cache of this capacity allocates | O(layers) |
+///
+/// Invariant: no operation changes a byte of a stored row. One thread at a time; reading threads may share
+/// keys() and values(). Models: ContiguousCache, GrowingCache.
+template <class C>
+concept KvCache =
+    std::movable<C> && !std::copyable<C> && Format<typename C::KeyFormat> &&
+    Format<typename C::ValueFormat> && std::default_initializable<typename C::Options> &&
+    std::constructible_from<C, KvShape, Index, typename C::Options> &&
+    requires(C & cache, const C& view, const KvShape& shape, Index n, typename C::Options options) {
+  { view.shape() } -> std::same_as<const KvShape&>;
+  { view.kv_len() }
+  noexcept->std::same_as<Index>;
+  { view.capacity() }
+  noexcept->std::same_as<Index>;
+  { view.max_append() }
+  noexcept->std::same_as<Index>;
+  { view.first_position(n) }
+  noexcept->std::same_as<Index>;
+  { view.bytes() }
+  noexcept->std::same_as<Index>;
+  { view.epoch() }
+  noexcept->std::same_as<Index>;
+  { cache.reserve(n) } -> std::same_as<void>;
+  { cache.commit() }
+  noexcept->std::same_as<void>;
+  { cache.abandon() }
+  noexcept->std::same_as<void>;
+  { view.keys(n, n) }
+  noexcept->std::ranges::forward_range;
+  { view.values(n, n) }
+  noexcept->std::ranges::forward_range;
+  { *view.keys(n, n).begin() } -> std::convertible_to<KvRun<typename C::KeyFormat>>;
+  { *view.values(n, n).begin() } -> std::convertible_to<KvRun<typename C::ValueFormat>>;
+  { view.can_truncate(n) }
+  noexcept->std::same_as<bool>;
+  { cache.truncate(n) } -> std::same_as<void>;
+  { cache.clear(n) }
+  noexcept->std::same_as<void>;
+  { cache.clear() }
+  noexcept->std::same_as<void>;
+  { view.fork() } -> std::same_as<C>;
+  { C::required_bytes(shape, n, options) } -> std::same_as<Index>;
+};
+
+/// A cache that takes rows of scalars S and gives them back.
+template <class C, class S>
+concept KvCacheFor = KvCache<C> && StoresFrom<typename C::KeyFormat, S> &&
+    StoresFrom<typename C::ValueFormat, S> && requires(C& cache, Index layer, RowsView<const S> rows) {
+  { cache.append(layer, rows, rows) }
+  noexcept->std::same_as<void>;
+};
+
+}  // namespace kvdecode

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: MIT
+// <kvdecode/cache/growing.hpp> - a cache whose memory doubles as the sequence grows. Choose it when the
+// length is not known beforehand: it holds at most about twice what the sequence needs, for one copy whenever
+// it doubles.
+#pragma once
+
+#include <kvdecode/cache/concepts.hpp>
+#include <kvdecode/cache/contiguous.hpp>
+
+#include <algorithm>
+
+namespace kvdecode::inline KVDECODE_ABI {
+
+/// Keys and values of up to `capacity` positions, [layer][kv_head][position][dim], allocated for as many
+/// positions as have been needed so far, rounded up to a doubling of `initial_positions`.
+///
+/// reserve(n) allocates when the sequence outgrows the rows: O(kv_len) then, O(1) a position on the whole.
+template <Format KFormat = F32, Format VFormat = KFormat>
+class GrowingCache {
+ public:
+  using KeyFormat = KFormat;
+  using ValueFormat = VFormat;
+  struct Options {
+    Index initial_positions = 64;  // rows allocated by the first reserve
+  };
+
+  /// @param capacity  positions it may grow to, >= 1  @throws Error kBadArgument, std::bad_alloc
+  GrowingCache(KvShape shape, Index capacity, Options options = {})
+      : shape_(std::move(shape)), capacity_(capacity), options_(options), ledger_(shape_) {
+    if (capacity < 1 || options.initial_positions < 1) [[unlikely]]
+      detail::raise(ErrorCode::kBadArgument,
+                    "KV cache: capacity and initial_positions must be at least 1, got ", capacity, " and ",
+                    options.initial_positions);
+  }
+
+  GrowingCache(GrowingCache&&) noexcept = default;
+  GrowingCache& operator=(GrowingCache&&) noexcept = default;
+
+  // ---- a step ----
+
+  void reserve(Index n) {
+    ledger_.require_room(n, capacity_);
+    reserve_capacity(ledger_.kv_len() + n);
+    ledger_.reserve(n);
+  }
+  template <class S>
+  requires StoresFrom<KFormat, S> && StoresFrom<VFormat, S>
+  void append(Index layer, RowsView<const S> k, RowsView<const S> v) noexcept {
+    const Index slot = ledger_.length(layer);
+    ledger_.append(layer, k.rows);
+    rows_.write(shape_[layer], layer, slot, k, v);
+  }
+  void commit() noexcept { ledger_.commit(); }
+  void abandon() noexcept { ledger_.abandon(); }
+
+  SingleRun<KFormat> keys(Index layer, Index kv_head) const noexcept {
+    const Index store = shape_[layer].store;
+    if (ledger_.length(store) == 0) return {};
+    return SingleRun<KFormat>(
+        {0, ledger_.length(store), rows_.keys(store, kv_head, 0), rows_.key_bytes(store)});
+  }
+  SingleRun<VFormat> values(Index layer, Index kv_head) const noexcept {
+    const Index store = shape_[layer].store;
+    if (ledger_.length(store) == 0) return {};
+    return SingleRun<VFormat>(
+        {0, ledger_.length(store), rows_.values(store, kv_head, 0), rows_.value_bytes(store)});
+  }
+
+  // ---- between steps ----
+
+  /// Makes room for positions [0, n), so that no step allocates before. O(kv_len) if it has to move.
+  /// @throws Error kBadArgument if n exceeds capacity(), std::bad_alloc, unchanged
+  void reserve_capacity(Index n) {
+    if (n > capacity_) [[unlikely]]
+      detail::raise(ErrorCode::kBadArgument, "KV cache: cannot make room for ", n, " positions, max_seq_len ",
+                    capacity_);
+    if (n <= rows_.n_slots()) return;
+    HeadMajorRows<KFormat, VFormat> larger(shape_, slots_for(n, capacity_, options_));
+    larger.copy_from(rows_, shape_, ledger_.kv_len());
+    rows_ = std::move(larger);
+    ledger_.abandon();
+  }
+  bool can_truncate(Index new_len) const noexcept { return new_len >= 0 && new_len <= kv_len(); }
+  void truncate(Index new_len) {
+    if (!can_truncate(new_len)) [[unlikely]]
+      ledger_.fail_truncate(new_len);
+    ledger_.truncate(new_len);
+  }
+  void clear(Index epoch = 0) noexcept { ledger_.clear(epoch); }
+  GrowingCache fork() const {
+    GrowingCache copy(shape_, capacity_, options_);
+    copy.reserve_capacity(kv_len());
+    copy.rows_.copy_from(rows_, shape_, kv_len());
+    copy.ledger_ = ledger_;
+    copy.ledger_.abandon();
+    return copy;
+  }
+
+  const KvShape& shape() const noexcept { return shape_; }
+  Index kv_len() const noexcept { return ledger_.kv_len(); }
+  Index capacity() const noexcept { return capacity_; }
+  Index max_append() const noexcept { return capacity_; }
+  Index first_position(Index) const noexcept { return 0; }
+  Index epoch() const noexcept { return ledger_.epoch(); }
+  Index bytes() const noexcept { return rows_.bytes(); }
+  /// Bytes once it holds `positions` positions; it may grow on after that.
+  static Index required_bytes(const KvShape& shape, Index positions, Options options = {}) {
+    return HeadMajorRows<KFormat, VFormat>::required_bytes(
+        shape, slots_for(positions, std::numeric_limits<Index>::max(), options));
+  }
+
+ private:
+  /// The smallest doubling of initial_positions that holds n, no more than the capacity.
+  static Index slots_for(Index n, Index capacity, const Options& options) noexcept {
+    Index slots = options.initial_positions;
+    while (slots < n) slots = slots > capacity / 2 ? capacity : 2 * slots;
+    return std::min(slots, capacity);
+  }
+
+  KvShape shape_;
+  Index capacity_ = 0;
+  Options options_;
+  StepLedger ledger_;
+  HeadMajorRows<KFormat, VFormat> rows_;
+};
+
+static_assert(KvCache<GrowingCache<F32>> && KvCacheFor<GrowingCache<F64, F16>, double>);
+
+}  // namespace kvdecode

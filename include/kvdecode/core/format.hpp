@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: MIT
+// <kvdecode/core/format.hpp> - the concept of a storage format, and the one switch that leads from a run-time
+// tag to it.
+#pragma once
+
+#include <kvdecode/core/error.hpp>
+#include <kvdecode/core/format_id.hpp>
+#include <kvdecode/core/simd/lanes.hpp>
+
+#include <concepts>
+#include <string_view>
+
+namespace kvdecode::inline KVDECODE_ABI {
+
+/// How the numbers of a row are stored: of a weight matrix, or of one KV head's key or value.
+///
+/// | expression | meaning |
+/// |---|---|
+/// | F::kId, F::kName | its tag and its name |
+/// | F::row_bytes(n) | bytes of a row of n numbers, without padding |
+/// | F::decode<S>(row, i) | number i of the row as S: the definition of the format |
+/// | F::widen<S>(row, i) | numbers i … i+15 as lanes, the same bits; i is a multiple of 16 |
+/// | F::encode(values, n, row) | stores n scalars, each rounded to nearest (for caches) |
+///
+/// Invariant: no alignment of `row` is assumed. Models: F64, F32, F16, BF16, Raw<T>.
+template <class F>
+concept Format = requires(Index n) {
+  { F::kId } -> std::convertible_to<FormatId>;
+  { F::kName } -> std::convertible_to<std::string_view>;
+  { F::row_bytes(n) } -> std::same_as<Index>;
+};
+
+/// The format gives numbers of type S.
+template <class F, class S>
+concept DecodesTo = Format<F> && requires(const std::byte* row, Index i) {
+  { F::template decode<S>(row, i) } -> std::same_as<S>;
+  { F::template widen<S>(row, i) } -> std::same_as<Lanes<S>>;
+};
+
+/// The format also stores numbers of type S.
+template <class F, class S>
+concept StoresFrom = DecodesTo<F, S> && requires(const S* values, std::byte* row, Index n) {
+  F::encode(values, n, row);
+};
+
+/// A list of formats: those that a transformer's matrices may have.
+template <Format... Fs>
+struct FormatList {};
+
+namespace detail {
+
+template <class F, class... Rest, class Visitor>
+decltype(auto) visit_format_in(FormatId id, Visitor&& visitor) {
+  if constexpr (sizeof...(Rest) > 0) {
+    if (id != F::kId) return visit_format_in<Rest...>(id, visitor);
+  }
+  KVDECODE_EXPECTS(id == F::kId);
+  return visitor.template operator()<F>();
+}
+
+}  // namespace detail
+
+/// Calls visitor.operator()<F>() with the format of the list that has this tag. @pre the list has it
+template <Format... Fs, class Visitor>
+decltype(auto) visit_format(FormatList<Fs...>, FormatId id, Visitor&& visitor) {
+  return detail::visit_format_in<Fs...>(id, visitor);
+}
+
+/// Whether the list has a format with this tag.
+template <Format... Fs>
+constexpr bool has_format(FormatList<Fs...>, FormatId id) {
+  return ((Fs::kId == id) || ...);
+}
+
+}  // namespace kvdecode

@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: MIT
+// <kvdecode/core/simd/register.hpp> - what one hardware register can do, for float and double by Eigen's
+// packets, for every other scalar as a register of width one. Only operations that IEEE 754 fixes to the last
+// bit are here, so that a result never depends on the width.
+#pragma once
+
+#include <kvdecode/core/simd/scalar.hpp>
+
+#include <utility>
+
+#if defined(__x86_64__) && defined(EIGEN_VECTORIZE)
+#include <immintrin.h>
+#elif defined(__aarch64__) && defined(EIGEN_VECTORIZE)
+#include <arm_neon.h>
+#endif
+
+namespace kvdecode::inline KVDECODE_ABI::simd {
+
+namespace detail {
+template <class F, std::size_t... I>
+KVDECODE_INLINE constexpr void unroll_each(F&& f, std::index_sequence<I...>) {
+  (f(std::integral_constant<int, static_cast<int>(I)>{}), ...);
+}
+}  // namespace detail
+
+/// Calls f with the constants 0 … N-1. Arrays of registers stay in registers only under constant indices.
+template <int N, class F>
+KVDECODE_INLINE constexpr void unroll(F&& f) {
+  detail::unroll_each(f, std::make_index_sequence<static_cast<std::size_t>(N)>{});
+}
+
+/// Whether S has packets on this machine.
+#if defined(EIGEN_VECTORIZE)
+template <class S>
+inline constexpr bool kHasPackets =
+    (std::is_same_v<S, float> || std::is_same_v<S, double>)&&Eigen::internal::packet_traits<S>::Vectorizable
+    != 0;
+#else
+template <class S>
+inline constexpr bool kHasPackets = false;
+#endif
+
+/// One register of width one: a scalar of any type.
+template <class S, bool = kHasPackets<S>>
+struct Register {
+  using scalar = S;
+  using type = S;
+  static constexpr int width = 1;
+  static KVDECODE_INLINE S loadu(const S* p) { return *p; }
+  static KVDECODE_INLINE void storeu(S* p, const S& v) { *p = v; }
+  static KVDECODE_INLINE S set1(const S& v) { return v; }
+  static KVDECODE_INLINE S add(const S& a, const S& b) { return a + b; }
+  static KVDECODE_INLINE S sub(const S& a, const S& b) { return a - b; }
+  static KVDECODE_INLINE S mul(const S& a, const S& b) { return kvdecode::mul(a, b); }
+  static KVDECODE_INLINE S div(const S& a, const S& b) { return a / b; }
+  static KVDECODE_INLINE S fma(const S& a, const S& b, const S& c) {
+    using kvdecode::fma;
+    return fma(a, b, c);
+  }
+  static KVDECODE_INLINE S abs(const S& a) {
+    if constexpr (std::is_same_v<S, float>)
+      return __builtin_fabsf(a);
+    else if constexpr (std::is_same_v<S, double>)
+      return __builtin_fabs(a);
+    else
+      return a < S(0.0f) ? S(0.0f) - a : a;
+  }
+  /// a < b ? x : y
+  static KVDECODE_INLINE S lt_select(const S& a, const S& b, const S& x, const S& y) { return a < b ? x : y; }
+  /// a < b ? b : a
+  static KVDECODE_INLINE S max(const S& a, const S& b) { return a < b ? b : a; }
+  /// 2^k, where r = 1.5 * 2^23 (2^52) + bias + k holds the exponent field in its lowest bits
+  static KVDECODE_INLINE S pow2_biased(const S& r) requires std::is_floating_point_v<S> {
+    if constexpr (std::is_same_v<S, float>)
+      return std::bit_cast<float>(std::bit_cast<std::uint32_t>(r) << 23);
+    else
+      return std::bit_cast<double>(std::bit_cast<std::uint64_t>(r) << 52);
+  }
+  static KVDECODE_INLINE void pin(S&) {}
+};
+
+#if defined(EIGEN_VECTORIZE)
+/// One register of Eigen's packet type.
+template <class S>
+struct Register<S, true> {
+  using scalar = S;
+  using type = typename Eigen::internal::packet_traits<S>::type;
+  static constexpr int width = Eigen::internal::packet_traits<S>::size;
+  static KVDECODE_INLINE type loadu(const S* p) { return Eigen::internal::ploadu<type>(p); }
+  static KVDECODE_INLINE void storeu(S* p, const type& v) { Eigen::internal::pstoreu(p, v); }
+  static KVDECODE_INLINE type set1(S v) { return Eigen::internal::pset1<type>(v); }
+  static KVDECODE_INLINE type add(const type& a, const type& b) { return Eigen::internal::padd(a, b); }
+  static KVDECODE_INLINE type sub(const type& a, const type& b) { return Eigen::internal::psub(a, b); }
+  static KVDECODE_INLINE type mul(const type& a, const type& b) {
+    type v = Eigen::internal::pmul(a, b);
+    KVDECODE_SEAL(v);
+    return v;
+  }
+  static KVDECODE_INLINE type div(const type& a, const type& b) { return Eigen::internal::pdiv(a, b); }
+  static KVDECODE_INLINE type fma(const type& a, const type& b, const type& c) {
+#if KVDECODE_HAS_FMA
+    return Eigen::internal::pmadd(a, b, c);
+#else
+    S x[width], y[width], z[width];
+    storeu(x, a);
+    storeu(y, b);
+    storeu(z, c);
+    for (int i = 0; i < width; ++i) z[i] = kvdecode::fma(x[i], y[i], z[i]);
+    return loadu(z);
+#endif
+  }
+  static KVDECODE_INLINE type abs(const type& a) { return Eigen::internal::pabs(a); }
+  static KVDECODE_INLINE type lt_select(const type& a, const type& b, const type& x, const type& y) {
+    return Eigen::internal::pselect(Eigen::internal::pcmp_lt(a, b), x, y);
+  }
+  static KVDECODE_INLINE type max(const type& a, const type& b) {
+#if defined(__x86_64__)
+    return Eigen::internal::pmax(a, b);  // a < b ? b : a to the bit; on NEON it is another function
+#else
+    return lt_select(a, b, b, a);
+#endif
+  }
+  static KVDECODE_INLINE type pow2_biased(const type& r) {
+    if constexpr (std::is_same_v<S, float>) {
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wignored-attributes"
+      using Integers = typename Eigen::internal::unpacket_traits<type>::integer_packet;
+#pragma GCC diagnostic pop
+      return Eigen::internal::preinterpret<type>(
+          Eigen::internal::plogical_shift_left<23>(Integers(Eigen::internal::preinterpret<Integers>(r))));
+    } else {
+#if defined(EIGEN_VECTORIZE_AVX512)
+      return _mm512_castsi512_pd(_mm512_slli_epi64(_mm512_castpd_si512(r), 52));
+#elif defined(EIGEN_VECTORIZE_AVX2)
+      return _mm256_castsi256_pd(_mm256_slli_epi64(_mm256_castpd_si256(r), 52));
+#else
+      S t[width];
+      storeu(t, r);
+      for (int i = 0; i < width; ++i) t[i] = Register<S, false>::pow2_biased(t[i]);
+      return loadu(t);
+#endif
+    }
+  }
+  /// Keeps a loaded value in a register; GCC would repeat the load in every use.
+  static KVDECODE_INLINE void pin(type& v) { KVDECODE_SEAL(v); }
+};
+#endif
+
+#if defined(EIGEN_VECTORIZE)
+/// The sum of the two halves of a register.
+#if defined(EIGEN_VECTORIZE_AVX512)
+// By shuffles: g++ 12 warns of its own intrinsics for the halves.
+KVDECODE_INLINE __m256 fold_half512(__m512 v) {
+  return _mm256_add_ps(__builtin_shufflevector(v, v, 0, 1, 2, 3, 4, 5, 6, 7),
+                       __builtin_shufflevector(v, v, 8, 9, 10, 11, 12, 13, 14, 15));
+}
+KVDECODE_INLINE __m256d fold_half512(__m512d v) {
+  return _mm256_add_pd(__builtin_shufflevector(v, v, 0, 1, 2, 3), __builtin_shufflevector(v, v, 4, 5, 6, 7));
+}
+#endif
+#if defined(EIGEN_VECTORIZE_AVX)
+KVDECODE_INLINE __m128 fold_half(__m256 v) {
+  return _mm_add_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
+}
+// Four lanes stay together: tree_sum4 transposes quads.
+KVDECODE_INLINE __m256d fold_half(__m256d v) { return v; }
+#endif
+#endif
+
+/// How many vector registers the machine has.
+#if defined(__AVX512F__) || defined(__aarch64__)
+inline constexpr int kVectorRegisters = 32;
+#else
+inline constexpr int kVectorRegisters = 16;
+#endif
+
+/// Asks for the cache line at p.
+KVDECODE_INLINE void prefetch(const void* p) { __builtin_prefetch(p); }
+
+}  // namespace kvdecode::inline KVDECODE_ABI::simd

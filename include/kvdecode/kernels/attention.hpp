@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: MIT
+// <kvdecode/kernels/attention.hpp> - attention over a cache by its one formula. Positions fall into tiles of
+// 256 at multiples of 256; each tile gives a maximum, a sum and a weighted value; tiles are merged in rising
+// order. Pages, rings, windows and splits are invisible: tiles and lanes go by position, whoever computes
+// them.
+//
+//   s_j = scale * (q . k_j)                        canonical dot, rounded, then scaled
+//   m = max s_j,  p_j = exp(s_j - m),  l = sum p_j  lane = j mod 16, then the tree
+//   o = sum p_j v_j                                one fused chain in rising j
+//   merged by M = max(M, m), the part with the smaller maximum scaled down (Milakov & Gimelshein 2018), out =
+//   O / L
+//
+// softmax(Q K^T / sqrt(d)) V of Vaswani 2017, Eq. 1, over the visible positions.
+#pragma once
+
+#include <kvdecode/core/elementary.hpp>
+#include <kvdecode/kernels/dot_tile.hpp>
+
+#include <algorithm>
+#include <limits>
+#include <span>
+
+namespace kvdecode::inline KVDECODE_ABI::kernels {
+
+/// Positions of a tile of the attention formula.
+inline constexpr Index kTilePositions = 256;
+
+/// A contiguous run of visible keys and values within one tile, of one KV head.
+struct AttentionPiece {
+  Index position;         // of its first row
+  Index length;           // rows
+  const std::byte* keys;  // [length], key_stride bytes apart
+  Index key_stride;
+  const std::byte* values;  // [length], value_stride bytes apart
+  Index value_stride;
+  Index rotation;  // which of the query's rotations meets these keys
+};
+
+/// The running state of the query heads that share one KV head.
+template <class S>
+struct AttentionState {
+  Index group_size;  // query heads
+  Index v_dim;
+  S* maximum;     // [group_size]
+  S* sum;         // [group_size]
+  S* output;      // [group_size, v_dim]
+  bool is_empty;  // nothing seen yet
+};
+
+/// Scalars of scratch that attend_tile() needs.
+constexpr Index attention_scratch(Index group_size, Index v_dim) {
+  return group_size * (kTilePositions + v_dim + 2);
+}
+
+namespace detail {
+
+/// scores[g, j] = scale * (query g . key j) for the rows of one piece.
+/// @param queries  [group_size, k_dim], one after another  @param scores  [group_size, 256], at the piece's
+/// first slot
+template <class KFormat, class S>
+inline void score_piece(const AttentionPiece& piece, const S* queries, Index group_size, Index k_dim, S scale,
+                        S* scores) noexcept {
+  const WorkScope<S> scope(Work::kScores);
+  constexpr bool narrow = Lanes<S>::width == 1;
+  constexpr int rows = narrow ? 1 : 4;
+  const auto heads = [&](auto count, Index g) KVDECODE_INLINE_LAMBDA {
+    constexpr int cols = count;
+    const S* q = queries + g * k_dim;
+    S* out = scores + g * kTilePositions;
+    Index j = 0;
+    for (; j + rows <= piece.length; j += rows)
+      dot_tile<KFormat, S, rows, cols>(piece.keys + j * piece.key_stride, piece.key_stride, q, k_dim, k_dim,
+                                       out + j, kTilePositions);
+    for (; j < piece.length; ++j)
+      dot_tile<KFormat, S, 1, cols>(piece.keys + j * piece.key_stride, piece.key_stride, q, k_dim, k_dim,
+                                    out + j, kTilePositions);
+  };
+  Index g = 0;
+  if constexpr (!narrow) {
+    constexpr int wide = simd::kVectorRegisters >= 32 ? 4 : 2;
+    for (; g + wide <= group_size; g += wide) heads(std::integral_constant<int, wide>{}, g);
+  }
+  for (; g < group_size; ++g) heads(std::integral_constant<int, 1>{}, g);
+  for (g = 0; g < group_size; ++g) {
+    S* row = scores + g * kTilePositions;
+    for (Index j = 0; j < piece.length; ++j) row[j] = mul(scale, row[j]);
+  }
+}
+
+/// output[g, e] = fma(p[g, j], value[j, e], output[g, e]) for the rows of one piece, in rising j.
+template <class VFormat, class S>
+inline void value_piece(const AttentionPiece& piece, const S* probs, Index group_size, Index v_dim,
+                        S* output) noexcept {
+  const WorkScope<S> scope(Work::kValues);
+  using L = Lanes<S>;
+  using R1 = simd::Register<S, false>;
+  // Independent chains hide the latency of the fused multiply-add: eight or so registers of output at a time.
+  const auto block = [&](auto head_count, auto lane_count, Index g, Index e) KVDECODE_INLINE_LAMBDA {
+    constexpr int heads = head_count, lanes = lane_count;
+    L o[heads * lanes];
+    simd::unroll<heads * lanes>([&](auto i) KVDECODE_INLINE_LAMBDA {
+      o[i] = L::loadu(output + (g + i / lanes) * v_dim + e + (i % lanes) * kLanes);
+    });
+    for (Index j = 0; j < piece.length; ++j) {
+      const std::byte* row = piece.values + j * piece.value_stride;
+      simd::unroll<lanes>([&](auto b) KVDECODE_INLINE_LAMBDA {
+        const L v = VFormat::template widen<S>(row, e + b * kLanes);
+        simd::unroll<heads>([&](auto h) KVDECODE_INLINE_LAMBDA {
+          L& chain = o[h * lanes + b];
+          chain = fma(L::set1(probs[(g + h) * kTilePositions + j]), v, chain);
+        });
+      });
+    }
+    simd::unroll<heads * lanes>([&](auto i) KVDECODE_INLINE_LAMBDA {
+      o[i].storeu(output + (g + i / lanes) * v_dim + e + (i % lanes) * kLanes);
+    });
+  };
+  const auto heads = [&](auto head_count, Index g) KVDECODE_INLINE_LAMBDA {
+    constexpr int budget =
+        L::width == 1 ? 1 : std::max(1, simd::kVectorRegisters / 2 / (head_count * L::regs));
+    constexpr int lanes = std::min(budget, 4);
+    Index e = 0;
+    for (; e + lanes * kLanes <= v_dim; e += lanes * kLanes)
+      block(head_count, std::integral_constant<int, lanes>{}, g, e);
+    if constexpr (lanes > 1)
+      for (; e + kLanes <= v_dim; e += kLanes) block(head_count, std::integral_constant<int, 1>{}, g, e);
+    for (Index h = g; h < g + head_count; ++h)
+      for (Index tail = e; tail < v_dim; ++tail) {
+        S& o = output[h * v_dim + tail];
+        for (Index j = 0; j < piece.length; ++j)
+          o = R1::fma(probs[h * kTilePositions + j],
+                      VFormat::template decode<S>(piece.values + j * piece.value_stride, tail), o);
+      }
+  };
+  Index g = 0;
+  if constexpr (L::width > 1) {
+    constexpr int wide = L::regs <= 2 ? 4 : 2;
+    for (; g + wide <= group_size; g += wide) heads(std::integral_constant<int, wide>{}, g);
+  }
+  for (; g < group_size; ++g) heads(std::integral_constant<int, 1>{}, g);
+}
+
+/// In place: scores to exp(score - maximum) over the visible slots of one row of a tile.
+template <class S>
+struct TileSum {
+  S maximum;
+  S sum;
+};
+template <class S>
+inline TileSum<S> softmax_tile(std::span<const AttentionPiece> pieces, S* row) noexcept {
+  constexpr Index mask = kTilePositions - 1;
+  S maximum = row[pieces.front().position & mask];
+  for (const AttentionPiece& piece : pieces) {
+    const S* s = row + (piece.position & mask);
+    for (Index j = 0; j < piece.length; ++j) maximum = maximum < s[j] ? s[j] : maximum;
+  }
+  S lanes[kLanes];
+  for (S& lane : lanes) lane = S(0.0f);
+  const Lanes<S> shift = Lanes<S>::set1(maximum);
+  Lanes<S> whole = Lanes<S>::zero();  // lanes of slots that come sixteen at a time
+  using kvdecode::exp;
+  for (const AttentionPiece& piece : pieces) {
+    Index slot = piece.position & mask;
+    const Index end = slot + piece.length;
+    const auto one = [&] {
+      row[slot] = exp(row[slot] - maximum);
+      lanes[slot % kLanes] = lanes[slot % kLanes] + row[slot];
+      ++slot;
+    };
+    if constexpr (Lanes<S>::width > 1) {
+      while (slot < end && slot % kLanes != 0) one();
+      if (slot + kLanes <= end) {
+        whole = Lanes<S>::loadu(lanes);
+        for (; slot + kLanes <= end; slot += kLanes) {
+          const Lanes<S> p = exp(sub(Lanes<S>::loadu(row + slot), shift));
+          p.storeu(row + slot);
+          whole = add(whole, p);
+        }
+        whole.storeu(lanes);
+      }
+    }
+    while (slot < end) one();
+  }
+  return {maximum, tree_sum(lanes)};
+}
+
+/// y[i] = fma(factor, x[i], y[i]) when `into_y`, else fma(factor, y[i], x[i]).
+template <bool into_y, class S>
+inline void merge_outputs(S factor, const S* x, S* y, Index n) noexcept {
+  using R = typename Lanes<S>::R;
+  using R1 = simd::Register<S, false>;
+  const auto f = R::set1(factor);
+  Index i = 0;
+  for (; i + R::width <= n; i += R::width) {
+    const auto a = R::loadu(x + i), b = R::loadu(y + i);
+    R::storeu(y + i, into_y ? R::fma(f, a, b) : R::fma(f, b, a));
+  }
+  for (; i < n; ++i) y[i] = into_y ? R1::fma(factor, x[i], y[i]) : R1::fma(factor, y[i], x[i]);
+}
+
+}  // namespace detail
+
+/// Adds one tile to the state of the query heads that share one KV head. O(group_size * positions * (k_dim +
+/// v_dim)).
+/// @param pieces    all visible rows of one tile, in rising position; none: nothing happens
+/// @param queries   [n_rotations, group_size, k_dim], rotation_stride scalars from one rotation to the next
+/// @param scratch   attention_scratch() scalars
+template <class KFormat, class VFormat, class S>
+inline void attend_tile(std::span<const AttentionPiece> pieces, const S* queries, Index rotation_stride,
+                        Index k_dim, S scale, AttentionState<S>& state, S* scratch) noexcept {
+  if (pieces.empty()) return;
+  const Index group_size = state.group_size, v_dim = state.v_dim;
+  S* const probs = scratch;                               // [group_size, 256], slot = position mod 256
+  S* const output = probs + group_size * kTilePositions;  // [group_size, v_dim]
+  S* const maximum = output + group_size * v_dim;         // [group_size]
+  S* const sum = maximum + group_size;                    // [group_size]
+  for (const AttentionPiece& piece : pieces)
+    detail::score_piece<KFormat>(piece, queries + piece.rotation * rotation_stride, group_size, k_dim, scale,
+                                 probs + piece.position % kTilePositions);
+  for (Index g = 0; g < group_size; ++g) {
+    const auto tile = detail::softmax_tile(pieces, probs + g * kTilePositions);
+    maximum[g] = tile.maximum;
+    sum[g] = tile.sum;
+  }
+  S* const target = state.is_empty ? state.output : output;
+  for (Index i = 0; i < group_size * v_dim; ++i) target[i] = S(0.0f);
+  for (const AttentionPiece& piece : pieces)
+    detail::value_piece<VFormat>(piece, probs + piece.position % kTilePositions, group_size, v_dim, target);
+  if (state.is_empty) {  // the first tile is the state
+    std::copy_n(maximum, group_size, state.maximum);
+    std::copy_n(sum, group_size, state.sum);
+    state.is_empty = false;
+    return;
+  }
+  using R1 = simd::Register<S, false>;
+  using kvdecode::exp;
+  for (Index g = 0; g < group_size; ++g) {
+    S& M = state.maximum[g];
+    S& L = state.sum[g];
+    if (!(M < maximum[g])) {
+      const S b = exp(maximum[g] - M);
+      L = R1::fma(b, sum[g], L);
+      detail::merge_outputs<true>(b, output + g * v_dim, state.output + g * v_dim, v_dim);
+    } else {
+      const S a = exp(M - maximum[g]);
+      L = R1::fma(a, L, sum[g]);
+      detail::merge_outputs<false>(a, output + g * v_dim, state.output + g * v_dim, v_dim);
+      M = maximum[g];
+    }
+  }
+}
+
+/// out[g, e] = O[g, e] / L[g].
+/// @param out  [group_size, v_dim], one after another; may be state.output
+template <class S>
+inline void finish_attention(const AttentionState<S>& state, S* out) noexcept {
+  using R = typename Lanes<S>::R;
+  for (Index g = 0; g < state.group_size; ++g) {
+    const S* o = state.output + g * state.v_dim;
+    S* y = out + g * state.v_dim;
+    const auto total = R::set1(state.sum[g]);
+    Index e = 0;
+    for (; e + R::width <= state.v_dim; e += R::width) R::storeu(y + e, R::div(R::loadu(o + e), total));
+    for (; e < state.v_dim; ++e) y[e] = o[e] / state.sum[g];
+  }
+}
+
+}  // namespace kvdecode::inline KVDECODE_ABI::kernels

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: MIT
+// <kvdecode/kernels/dot_tile.hpp> - R stored rows times C rows of scalars: R * C canonical dots at once. A
+// tile loads each operand once for several products; every output has the bits of the 1 x 1 tile.
+#pragma once
+
+#include <kvdecode/core/element_formats.hpp>
+#include <kvdecode/core/scalar.hpp>
+#include <kvdecode/core/sums.hpp>
+
+namespace kvdecode::inline KVDECODE_ABI::kernels {
+
+/// The largest tile of rows in memory as scalars whose accumulators leave registers for the operands.
+template <class S>
+struct TileShape {
+  static constexpr bool fits(int r, int c) {
+    return r * c * Lanes<S>::regs + r + 1 <= simd::kVectorRegisters;
+  }
+  static constexpr bool kScalar = Lanes<S>::width == 1;
+  static constexpr int kRows = kScalar ? 1 : fits(4, 3) ? 4 : fits(2, 2) ? 2 : 1;
+  static constexpr int kCols = kScalar      ? 1
+                               : fits(4, 6) ? 6
+                               : fits(4, 3) ? 3
+                               : fits(2, 3) ? 3
+                               : fits(2, 2) ? 2
+                                            : 1;
+};
+
+namespace detail {
+
+/// The tile's accumulators: lanes for output (r, c) at [c * R + r].
+template <class F, class S, int R, int C>
+KVDECODE_INLINE void accumulate_tile(const std::byte* rows, Index row_stride, const S* x, Index x_stride,
+                                     Index first, Lanes<S> (&lanes)[R * C]) {
+  using L = Lanes<S>;
+  using Reg = typename L::R;
+  if constexpr (std::is_same_v<F, Native<S>> && L::width > 1) {
+    // Register by register: half a row of lanes at a time needs half the registers.
+    L::each([&](auto h) KVDECODE_INLINE_LAMBDA {
+      typename Reg::type w[R];
+      simd::unroll<R>([&](auto r) KVDECODE_INLINE_LAMBDA {
+        w[r] = Reg::loadu(reinterpret_cast<const S*>(rows + r * row_stride) + first + h * L::width);
+      });
+      simd::unroll<C>([&](auto c) KVDECODE_INLINE_LAMBDA {
+        auto v = Reg::loadu(x + c * x_stride + first + h * L::width);
+        Reg::pin(v);
+        simd::unroll<R>([&](auto r) KVDECODE_INLINE_LAMBDA {
+          lanes[c * R + r].r[h] = Reg::fma(w[r], v, lanes[c * R + r].r[h]);
+        });
+      });
+    });
+  } else {
+    L v[C];
+    simd::unroll<C>([&](auto c) KVDECODE_INLINE_LAMBDA { v[c] = L::loadu(x + c * x_stride + first); });
+    simd::unroll<R>([&](auto r) KVDECODE_INLINE_LAMBDA {
+      const L w = F::template widen<S>(rows + r * row_stride, first);
+      simd::unroll<C>([&](auto c)
+                          KVDECODE_INLINE_LAMBDA { lanes[c * R + r] = fma(w, v[c], lanes[c * R + r]); });
+    });
+  }
+}
+
+}  // namespace detail
+
+/// out[c * out_stride + r] = dot(row r, x row c), each row of n numbers. 2 n R C flops.
+/// @param rows   R rows in format F, row_stride bytes apart, at any alignment
+/// @param x      C rows of scalars, x_stride elements apart
+template <class F, class S, int R, int C>
+inline void dot_tile(const std::byte* rows, Index row_stride, const S* x, Index x_stride, Index n, S* out,
+                     Index out_stride, [[maybe_unused]] Index prefetch_bytes = 0) noexcept {
+  using L = Lanes<S>;
+  L lanes[R * C];
+  simd::unroll<R * C>([&](auto i) KVDECODE_INLINE_LAMBDA { lanes[i] = L::zero(); });
+  Index k = 0;
+  for (; k + kLanes <= n; k += kLanes) {
+    if constexpr (C == 1) {
+      if (prefetch_bytes != 0)
+        simd::unroll<R>([&](auto r) KVDECODE_INLINE_LAMBDA {
+          simd::prefetch(rows + r * row_stride + F::row_bytes(k) + prefetch_bytes);
+        });
+    }
+    detail::accumulate_tile<F, S, R, C>(rows, row_stride, x, x_stride, k, lanes);
+  }
+  if (k < n) {  // lanes past the end stay as they are
+    simd::unroll<R * C>([&](auto i) KVDECODE_INLINE_LAMBDA {
+      S t[kLanes];
+      lanes[i].storeu(t);
+      for (Index j = 0; k + j < n; ++j)
+        t[j] = simd::Register<S, false>::fma(F::template decode<S>(rows + (i % R) * row_stride, k + j),
+                                             x[(i / R) * x_stride + k + j], t[j]);
+      lanes[i] = L::loadu(t);
+    });
+  }
+  S sums[R * C];
+  constexpr int fours = R * C / 4;
+  simd::unroll<fours>([&](auto i) KVDECODE_INLINE_LAMBDA {
+    tree_sum4(lanes[4 * i], lanes[4 * i + 1], lanes[4 * i + 2], lanes[4 * i + 3], sums + 4 * i);
+  });
+  simd::unroll<R * C - 4 * fours>(
+      [&](auto i) KVDECODE_INLINE_LAMBDA { sums[4 * fours + i] = tree_sum(lanes[4 * fours + i]); });
+  for (int c = 0; c < C; ++c)
+    for (int r = 0; r < R; ++r) out[c * out_stride + r] = sums[c * R + r];
+}
+
+}  // namespace kvdecode::inline KVDECODE_ABI::kernels

@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: MIT
+// <kvdecode/kernels/linear.hpp> - y = W x + b for one or many rows x, W in any format, row-major or
+// transposed in place. One row is a matrix-vector product straight from the stored bytes; for more, each
+// panel of W is decoded once and the same float tiles do the rest. The bits are those of the canonical dot in
+// either case.
+#pragma once
+
+#include <kvdecode/core/executor.hpp>
+#include <kvdecode/core/view.hpp>
+#include <kvdecode/kernels/dot_tile.hpp>
+
+#include <algorithm>
+#include <span>
+
+namespace kvdecode::inline KVDECODE_ABI::kernels {
+
+/// One product: y = W x + b.
+template <class S>
+struct LinearJob {
+  MatrixView w;             // [d_out, d_in]
+  const S* bias = nullptr;  // [d_out], or null
+  RowsView<const S> x;      // [n, d_in]
+  RowsView<S> y;            // [n, d_out], apart from x
+};
+
+namespace detail {
+
+// A panel of decoded rows stays in the second-level cache beside the tokens of a tile.
+inline constexpr Index kPanelBytes = 192 * 1024;
+// Rows whose bytes are prefetched ahead: formats narrower than float are bound by latency without it.
+inline constexpr Index kPrefetchBytes = 8192;
+
+template <class S>
+constexpr Index panel_rows(Index d_in) {
+  const Index rows = kPanelBytes / (d_in * static_cast<Index>(sizeof(S)));
+  return std::clamp<Index>(rows / TileShape<S>::kRows * TileShape<S>::kRows, TileShape<S>::kRows, 64);
+}
+
+/// Rows [begin, begin + n) of W as scalars, one after another in `out`.
+template <class F, class S>
+inline void decode_rows(const MatrixView& w, Index begin, Index n, S* out) noexcept {
+  if (w.transposed) {
+    for (Index k = 0; k < w.cols; ++k)
+      for (Index r = 0; r < n; ++r)
+        out[r * w.cols + k] = F::template decode<S>(w.data + k * w.stride, begin + r);
+    return;
+  }
+  for (Index r = 0; r < n; ++r) {
+    const std::byte* row = w.data + (begin + r) * w.stride;
+    Index k = 0;
+    for (; k + kLanes <= w.cols; k += kLanes) F::template widen<S>(row, k).storeu(out + r * w.cols + k);
+    for (; k < w.cols; ++k) out[r * w.cols + k] = F::template decode<S>(row, k);
+  }
+}
+
+/// R rows of scalars times all rows of x, as wide a tile at a time as there are tokens.
+template <class S, int R>
+inline void multiply_rows(const std::byte* rows, Index row_stride, RowsView<const S> x, S* y,
+                          Index y_stride) noexcept {
+  Index t = 0;
+  constexpr int max_cols = TileShape<S>::kCols;
+  for (; t + max_cols <= x.rows; t += max_cols)
+    dot_tile<Native<S>, S, R, max_cols>(rows, row_stride, x.row(t), x.stride, x.cols, y + t * y_stride,
+                                        y_stride);
+  if (t == x.rows) return;
+  simd::unroll<max_cols - 1>([&](auto i) {
+    constexpr int cols = i + 1;
+    if (x.rows - t == cols)
+      dot_tile<Native<S>, S, R, cols>(rows, row_stride, x.row(t), x.stride, x.cols, y + t * y_stride,
+                                      y_stride);
+  });
+}
+
+/// Rows [rows.begin, rows.end) of the product for many tokens.
+template <class F, class S>
+inline void linear_many(const MatrixView& w, Range rows, RowsView<const S> x, RowsView<S> y,
+                        S* scratch) noexcept {
+  constexpr int tile = TileShape<S>::kRows;
+  const bool in_place = std::is_same_v<F, Native<S>> && Lanes<S>::width > 1 && !w.transposed;
+  const Index panel = panel_rows<S>(w.cols);
+  for (Index begin = rows.begin; begin < rows.end; begin += panel) {
+    const Index n = std::min(panel, rows.end - begin);
+    const std::byte* data = w.data + begin * w.stride;
+    Index stride = w.stride;
+    if (!in_place) {
+      decode_rows<F, S>(w, begin, n, scratch);
+      data = reinterpret_cast<const std::byte*>(scratch);
+      stride = w.cols * static_cast<Index>(sizeof(S));
+    }
+    // A few tokens at a time over the whole panel: they stay in the first-level cache, the panel in the
+    // second.
+    constexpr Index block = 2 * TileShape<S>::kCols;
+    for (Index t = 0; t < x.rows; t += block) {
+      const RowsView<const S> some{x.row(t), std::min(block, x.rows - t), x.cols, x.stride};
+      Index r = 0;
+      for (; r + tile <= n; r += tile)
+        multiply_rows<S, tile>(data + r * stride, stride, some, y.row(t) + begin + r, y.stride);
+      for (; r < n; ++r) multiply_rows<S, 1>(data + r * stride, stride, some, y.row(t) + begin + r, y.stride);
+    }
+  }
+}
+
+/// Rows of the product for one token, from the stored bytes.
+template <class F, class S>
+inline void linear_one(const MatrixView& w, Range rows, const S* x, S* y) noexcept {
+  constexpr int tile = Lanes<S>::width == 1 ? 1 : simd::kVectorRegisters >= 32 ? 8 : 4;
+  const Index prefetch = F::row_bytes(kLanes) < 64 ? kPrefetchBytes : 0;
+  Index r = rows.begin;
+  for (; r + tile <= rows.end; r += tile)
+    dot_tile<F, S, tile, 1>(w.data + r * w.stride, w.stride, x, 0, w.cols, y + r, 0, prefetch);
+  for (; r < rows.end; ++r) dot_tile<F, S, 1, 1>(w.data + r * w.stride, w.stride, x, 0, w.cols, y + r, 0);
+}
+
+/// The same for a transposed matrix: sixteen outputs side by side, each with its sixteen lanes.
+template <class F, class S>
+inline void linear_one_transposed(const MatrixView& w, Range rows, const S* x, S* y) noexcept {
+  Index r = rows.begin;
+  for (; r + kLanes <= rows.end; r += kLanes) {
+    Lanes<S> lanes[kLanes];  // lanes[j]: lane j of each of the sixteen outputs
+    for (Lanes<S>& l : lanes) l = Lanes<S>::zero();
+    for (Index k = 0; k < w.cols; ++k) {
+      Lanes<S>& l = lanes[k % kLanes];
+      l = fma(F::template widen<S>(w.data + k * w.stride, r), Lanes<S>::set1(x[k]), l);
+    }
+    for (int half = kLanes / 2; half > 0; half /= 2)
+      for (int i = 0; i < half; ++i) lanes[i] = add(lanes[i], lanes[i + half]);
+    lanes[0].storeu(y + r);
+  }
+  for (; r < rows.end; ++r) {
+    S t[kLanes];
+    for (S& v : t) v = S(0.0f);
+    for (Index k = 0; k < w.cols; ++k)
+      t[k % kLanes] =
+          simd::Register<S, false>::fma(F::template decode<S>(w.data + k * w.stride, r), x[k], t[k % kLanes]);
+    y[r] = tree_sum(t);
+  }
+}
+
+}  // namespace detail
+
+/// Scalars of scratch that linear_rows() needs for this matrix and n rows of x.
+template <class S>
+constexpr Index linear_scratch(Index d_in, Index n) {
+  return n > 1 ? detail::panel_rows<S>(d_in) * d_in : 0;
+}
+
+/// Outputs [rows.begin, rows.end) of one product, in format F. 2 n d_in flops each.
+/// @pre rows.begin is a multiple of 16  @param scratch  linear_scratch() scalars
+template <class F, class S>
+inline void linear_rows(const LinearJob<S>& job, Range rows, S* scratch) noexcept {
+  const WorkScope<S> scope(Work::kLinear);
+  if (job.x.rows > 1)
+    detail::linear_many<F, S>(job.w, rows, job.x, job.y, scratch);
+  else if (job.w.transposed)
+    detail::linear_one_transposed<F, S>(job.w, rows, job.x.data, job.y.data);
+  else
+    detail::linear_one<F, S>(job.w, rows, job.x.data, job.y.data);
+  if (job.bias == nullptr) return;
+  for (Index t = 0; t < job.y.rows; ++t) {
+    S* y = job.y.row(t);
+    for (Index r = rows.begin; r < rows.end; ++r) y[r] = y[r] + job.bias[r];
+  }
+}
+
+/// Several products in one parallel step; each thread takes a contiguous part of the rows of every matrix.
+/// @param scratch         scratch_stride scalars for each of exec.concurrency() parts
+template <class Formats, class S>
+inline void linear(ExecutorRef exec, std::span<const LinearJob<S>> jobs, S* scratch,
+                   Index scratch_stride) noexcept {
+  const Index parts = exec.concurrency();
+  auto part = [&](Index i) noexcept {
+    for (const LinearJob<S>& job : jobs) {
+      const Range rows = split_range(job.w.rows, parts, i, kLanes);
+      if (rows.begin == rows.end || job.x.rows == 0) continue;
+      visit_format(Formats{}, job.w.format,
+                   [&]<class F>() { linear_rows<F, S>(job, rows, scratch + i * scratch_stride); });
+    }
+  };
+  exec.parallel_for(parts, part);
+}
+
+}  // namespace kvdecode::inline KVDECODE_ABI::kernels

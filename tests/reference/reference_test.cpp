@@ -1,0 +1,688 @@
+// SPDX-License-Identifier: MIT
+// The reference itself, held against numbers worked out by hand, against identities, and against a second
+// formulation where there is one.
+#include <reference/model.hpp>
+#include <support/compare.hpp>
+#include <support/model.hpp>
+#include <support/random.hpp>
+
+#include <kvdecode/model/config.hpp>
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <numbers>
+#include <set>
+#include <span>
+#include <sstream>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace {
+
+using namespace kvdecode_reference;
+using kvdecode_test::check_close;
+using kvdecode_test::check_same_bits;
+using kvdecode_test::config_of;
+using kvdecode_test::magnitude;
+using kvdecode_test::random_tokens;
+using kvdecode_test::RandomModel;
+using kvdecode_test::small_config;
+using kvdecode_test::SplitMix64;
+using kvdecode_test::tolerance;
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+Vector normals(Index n, SplitMix64& random) {
+  Vector result;
+  for (Index i = 0; i < n; ++i) result.push_back(random.normal());
+  return result;
+}
+
+double dot(const Vector& a, const Vector& b) {
+  double sum = 0.0;
+  for (std::size_t i = 0; i < a.size(); ++i) sum += a[i] * b[i];
+  return sum;
+}
+
+// What one layer of the streaming model keeps: keys as they were before rotation, and values.
+struct StreamingRows {
+  Rows keys;    // [kv_len, n_kv_heads * head_dim]
+  Rows values;  // [kv_len, n_kv_heads * head_dim]
+};
+
+// Xiao 2023, section 3.2, to the letter: token by token; n_sink first and `window` newest rows are kept; keys
+// are rotated by their place in the cache, the query by that of its own row, the last.
+Rows logits_by_cache_positions(const ModelConfig& config, const Weights& weights,
+                               const std::vector<TokenId>& tokens, Index n_sink, Index window) {
+  std::vector<StreamingRows> cache(weights.layers.size());
+  Rows result;
+  for (const TokenId token : tokens) {
+    Rows x = embed(config, weights, std::vector<TokenId>{token});
+    for (std::size_t layer = 0; layer < cache.size(); ++layer) {
+      const LayerWeights& w = weights.layers[layer];
+      const Rows normed = norm(config, w.attention_norm, x);
+      StreamingRows& rows = cache[layer];
+      rows.keys.push_back(linear(w.w_k, normed)[0]);
+      rows.values.push_back(linear(w.w_v, normed)[0]);
+      if (static_cast<Index>(rows.keys.size()) > n_sink + window) {
+        rows.keys.erase(rows.keys.begin() + n_sink);
+        rows.values.erase(rows.values.begin() + n_sink);
+      }
+      const Vector q = linear(w.w_q, normed)[0];
+      const auto kv_len = static_cast<Index>(rows.keys.size());
+      Vector heads;
+      for (Index h = 0; h < config.n_heads; ++h) {
+        const Index kv_head = h / config.group_size();
+        const Vector query = rotate(head_of(q, h, config.head_dim), kv_len - 1, config.rotary);
+        Vector scores;
+        for (Index r = 0; r < kv_len; ++r) {
+          const Vector key = head_of(rows.keys[at(r)], kv_head, config.head_dim);
+          scores.push_back(dot(query, rotate(key, r, config.rotary)) /
+                           std::sqrt(static_cast<double>(config.head_dim)));
+        }
+        const Vector probs = softmax(scores);
+        for (Index c = 0; c < config.head_dim; ++c) {
+          double value = 0.0;
+          for (Index r = 0; r < kv_len; ++r)
+            value += probs[at(r)] * rows.values[at(r)][at(kv_head * config.head_dim + c)];
+          heads.push_back(value);
+        }
+      }
+      x = sum(x, linear(w.w_o, Rows{heads}));
+      x = sum(x, feed_forward_block(config, w, norm(config, w.feed_forward_norm, x)));
+    }
+    result.push_back(head_block(config, weights, x)[0]);
+  }
+  return result;
+}
+
+TEST_CASE("reference numbers: known bit patterns have known values") {
+  CHECK(decode(FormatId::kF16, 0x3c00) == 1.0);
+  CHECK(decode(FormatId::kF16, 0xc000) == -2.0);
+  CHECK(decode(FormatId::kF16, 0x7bff) == 65504.0);
+  CHECK(decode(FormatId::kF16, 0x0001) == 0x1p-24);
+  CHECK(decode(FormatId::kF16, 0x03ff) == 0x1.ff8p-15);
+  CHECK(decode(FormatId::kF16, 0xfc00) == -kInfinity);
+  CHECK(std::isnan(decode(FormatId::kF16, 0x7c01)));
+  CHECK(decode(FormatId::kBF16, 0x3f80) == 1.0);
+  CHECK(decode(FormatId::kBF16, 0x4049) == 3.140625);
+  CHECK(decode(FormatId::kF32, 0x40490fdb) == 0x1.921fb6p1);
+  CHECK(decode(FormatId::kF64, 0x400921fb54442d18) == std::numbers::pi);
+  CHECK(std::signbit(decode(FormatId::kBF16, 0x8000)));
+}
+
+TEST_CASE("reference numbers: f32 and f64 agree with the machine's own") {
+  for (const kvdecode_test::FloatClass c : kvdecode_test::kFloatClasses) {
+    CAPTURE(to_string(c));
+    for (const float x : kvdecode_test::draws<float>(500, 11, c)) {
+      const double value = decode(FormatId::kF32, std::bit_cast<std::uint32_t>(x));
+      CHECK((std::isnan(x) ? std::isnan(value) : value == static_cast<double>(x)));
+    }
+    for (const double x : kvdecode_test::draws<double>(500, 12, c)) {
+      const double value = decode(FormatId::kF64, std::bit_cast<std::uint64_t>(x));
+      CHECK((std::isnan(x) ? std::isnan(value) : value == x));
+      const auto rounded = static_cast<float>(x);
+      if (!std::isnan(x)) CHECK(encode(FormatId::kF32, x) == std::bit_cast<std::uint32_t>(rounded));
+    }
+  }
+}
+
+TEST_CASE("reference numbers: every 16-bit pattern survives decode and encode") {
+  for (const FormatId id : {FormatId::kF16, FormatId::kBF16}) {
+    CAPTURE(to_string(id));
+    Index n_changed = 0;
+    for (std::uint64_t bits = 0; bits < 0x10000; ++bits) {
+      const double value = decode(id, bits);
+      if (!std::isnan(value) && encode(id, value) != bits) ++n_changed;
+    }
+    CHECK(n_changed == 0);
+  }
+}
+
+TEST_CASE("reference numbers: rounding goes to the nearest, ties to even") {
+  CHECK(encode(FormatId::kF16, 1.0 + 0x1p-11) == 0x3c00);
+  CHECK(encode(FormatId::kF16, 1.0 + 0x1.8p-10) == 0x3c02);
+  CHECK(encode(FormatId::kF16, 1.0 + 0x1.000001p-11) == 0x3c01);
+  CHECK(encode(FormatId::kF16, 65519.999) == 0x7bff);
+  CHECK(encode(FormatId::kF16, 65520.0) == 0x7c00);
+  CHECK(encode(FormatId::kF16, 0x1p-25) == 0);
+  CHECK(encode(FormatId::kF16, 0x1.000001p-25) == 1);
+  CHECK(encode(FormatId::kF16, 0x1.ffffp-15) == 0x0400);
+  CHECK(encode(FormatId::kBF16, -1.00390625) == 0xbf80);
+}
+
+TEST_CASE("reference numbers: a matrix reads the same by rows, transposed, padded and misaligned") {
+  for (const FormatId id : {FormatId::kF64, FormatId::kF32, FormatId::kF16, FormatId::kBF16}) {
+    CAPTURE(to_string(id));
+    kvdecode_test::RandomNumbers plain({.seed = 5, .format = id});
+    kvdecode_test::RandomNumbers padded({.seed = 5, .format = id, .offset = 1, .row_padding = 3});
+    const Rows expected = read(plain.matrix(3, 5, 1.0, false));
+    REQUIRE(expected.size() == 3);
+    REQUIRE(expected[0].size() == 5);
+    check_close(read(padded.matrix(3, 5, 1.0, true)), expected, 0.0);
+  }
+  // In memory 1 2 3 4 5 6: W is [2, 3] by rows, or [3, 2] transposed.
+  const std::vector<float> numbers{1, 2, 3, 4, 5, 6};
+  const auto bytes = kvdecode_test::offset_bytes(numbers);
+  const MatrixView by_rows{FormatId::kF32, bytes.data(), 2, 3, 12, false};
+  const MatrixView transposed{FormatId::kF32, bytes.data(), 3, 2, 12, true};
+  check_close(read(by_rows), Rows{{1, 2, 3}, {4, 5, 6}}, 0.0);
+  check_close(read(transposed), Rows{{1, 4}, {2, 5}, {3, 6}}, 0.0);
+  CHECK(read(MatrixView{}).empty());
+  CHECK(read(VectorView{}).empty());
+}
+
+TEST_CASE("reference linear: a product by hand") {
+  const Rows w{{1, 2, 3}, {-1, 0, 0.5}};
+  check_close(linear(w, Vector{}, Vector{1, 1, 2}), Vector{9, 0}, 0.0);
+  check_close(linear(w, Vector{10, 20}, Vector{1, 1, 2}), Vector{19, 20}, 0.0);
+}
+
+TEST_CASE("reference norms: rows by hand") {
+  const double bound = tolerance<double>(4);
+  // rms of (3, 4) is sqrt(12.5); of (1, 7) with eps 24, sqrt(25 + 24) = 7.
+  check_close(rms_norm({3, 4}, {}, {}, 0.0), Vector{3 / std::sqrt(12.5), 4 / std::sqrt(12.5)}, bound);
+  check_close(rms_norm({1, 7}, {7, 2}, {0, 1}, 24.0), Vector{1, 3}, bound);
+  // (1, 3): mean 2, variance 1; with eps 3 the deviation is 2.
+  check_close(layer_norm({1, 3}, {}, {}, 0.0), Vector{-1, 1}, bound);
+  check_close(layer_norm({1, 3}, {2, 4}, {10, 20}, 3.0), Vector{9, 22}, bound);
+}
+
+TEST_CASE("reference activations: known values") {
+  const double bound = tolerance<double>(4);
+  CHECK(silu(0.0) == 0.0);
+  CHECK(std::abs(silu(std::log(3.0)) - 0.75 * std::log(3.0)) <= bound);
+  CHECK(gelu(0.0) == 0.0);
+  CHECK(std::abs(gelu(1.0) - 0.84134474606854294859) <= bound);   // Phi(1)
+  CHECK(std::abs(gelu(-1.0) + 0.15865525393145705141) <= bound);  // -Phi(-1)
+  CHECK(relu(-2.0) == 0.0);
+  CHECK(relu(2.0) == 2.0);
+  CHECK(relu_squared(-3.0) == 0.0);
+  CHECK(relu_squared(3.0) == 9.0);
+  for (double x = -6.0; x <= 6.0; x += 0.125) {
+    CAPTURE(x);
+    CHECK(std::abs(gelu_tanh(x) - gelu(x)) < 5e-4);  // an approximation, and no better
+    CHECK(std::abs(silu(x) - silu(-x) - x) <= tolerance<double>(4, 6.0));
+    CHECK(std::abs(gelu(x) - gelu(-x) - x) <= tolerance<double>(4, 6.0));
+  }
+  CHECK(std::abs(gelu_tanh(2.0) - gelu(2.0)) > 5e-5);
+}
+
+TEST_CASE("reference softmax: sums to one, ignores a shift, by hand") {
+  check_close(softmax({0.0, std::log(3.0)}), Vector{0.25, 0.75}, tolerance<double>(4));
+  check_close(softmax({7.0}), Vector{1.0}, 0.0);
+  SplitMix64 random(3);
+  Vector x = normals(33, random);
+  const Vector p = softmax(x);
+  double total = 0.0;
+  for (const double value : p) total += value;
+  CHECK(std::abs(total - 1.0) <= tolerance<double>(33));
+  for (double& value : x) value += 1000.0;
+  check_close(softmax(x), p, tolerance<double>(4, 1000.0));
+}
+
+TEST_CASE("reference rotary: frequencies by hand") {
+  RotaryConfig rotary;
+  rotary.theta = 10000.0;
+  check_close(inv_freq(rotary, 8), Vector{1.0, 0.1, 0.01, 0.001}, tolerance<double>(4));
+  rotary.dim = 4;
+  check_close(inv_freq(rotary, 8), Vector{1.0, 0.01}, tolerance<double>(4));
+  rotary.scaling = {.kind = kvdecode::RotaryScalingKind::kLinear, .factor = 4.0};
+  check_close(inv_freq(rotary, 8), Vector{0.25, 0.0025}, tolerance<double>(4));
+}
+
+TEST_CASE("reference rotary: a pair turns by the known angle") {
+  const double root = std::sqrt(0.5);
+  RotaryConfig rotary;
+  rotary.dim = 4;
+  rotary.theta = 4.0;  // frequencies 1 and 1/2 radians a position
+  rotary.scaling = {.kind = kvdecode::RotaryScalingKind::kLinear, .factor = 1.0 / (0.5 * std::numbers::pi)};
+  // Now a quarter and an eighth of a circle a position; the fifth element stays.
+  const double bound = tolerance<double>(8, 4.0);
+  check_close(rotate({1, 1, 0, 0, 9}, 1, rotary), Vector{0, root, 1, root, 9}, bound);
+  check_close(rotate({1, 1, 0, 0, 9}, 2, rotary), Vector{-1, 0, 0, 1, 9}, bound);
+  check_close(rotate({1, 1, 0, 0, 9}, 0, rotary), Vector{1, 1, 0, 0, 9}, 0.0);
+  rotary.pairs = RotaryPairs::kInterleaved;
+  check_close(rotate({1, 0, 1, 0, 9}, 1, rotary), Vector{0, 1, root, root, 9}, bound);
+}
+
+TEST_CASE("reference rotary: a score depends on the distance alone") {
+  SplitMix64 random(4);
+  for (const RotaryPairs pairs : {RotaryPairs::kHalves, RotaryPairs::kInterleaved}) {
+    RotaryConfig rotary;
+    rotary.pairs = pairs;
+    const Vector q = normals(12, random);
+    const Vector k = normals(12, random);
+    const double near = dot(rotate(q, 7, rotary), rotate(k, 3, rotary));
+    const double far = dot(rotate(q, 1007, rotary), rotate(k, 1003, rotary));
+    CHECK(std::abs(near - far) <= tolerance<double>(16, 1007.0 * magnitude(q) * magnitude(k)));
+    CHECK(std::abs(near - dot(q, k)) > 0.01);
+  }
+}
+
+TEST_CASE("reference rotary: llama3 keeps high, divides low frequencies and rises between") {
+  const RotaryScaling scaling{.kind = kvdecode::RotaryScalingKind::kLlama3,
+                              .factor = 8.0,
+                              .low_freq_factor = 1.0,
+                              .high_freq_factor = 4.0,
+                              .original_max_seq_len = 100};
+  const double turn = 2.0 * std::numbers::pi / 100.0;  // the frequency of one turn in 100 positions
+  const auto scaled_turns = [&](double turns) { return scaled_frequency(turns * turn, scaling) / turn; };
+  const double bound = tolerance<double>(8, 8.0);
+  CHECK(std::abs(scaled_turns(5.0) - 5.0) <= bound);
+  CHECK(std::abs(scaled_turns(4.0) - 4.0) <= bound);
+  CHECK(std::abs(scaled_turns(1.0) - 1.0 / 8.0) <= bound);
+  CHECK(std::abs(scaled_turns(0.5) - 0.5 / 8.0) <= bound);
+  CHECK(std::abs(scaled_turns(2.5) - (0.5 * 2.5 / 8.0 + 0.5 * 2.5)) <= bound);  // s = 1/2
+  double previous = 0.0;
+  for (double turns = 0.05; turns < 6.0; turns += 0.05) {
+    CAPTURE(turns);
+    const double scaled = scaled_turns(turns);
+    CHECK(scaled > previous);
+    CHECK(scaled <= turns * (1.0 + tolerance<double>(4)));
+    CHECK(scaled >= turns / 8.0 * (1.0 - tolerance<double>(4)));
+    previous = scaled;
+  }
+}
+
+TEST_CASE("reference attention: two positions by hand") {
+  const Rows keys{{1, 0}, {0, 1}};
+  const Rows values{{10, 20}, {30, 60}};
+  const double bound = tolerance<double>(8, 60.0);
+  // Position 0 sees itself alone.
+  check_close(attention({5, 5}, keys, values, 0, {}, 1.0), Vector{10, 20}, 0.0);
+  // Scores 0 and ln 3: probabilities 1/4 and 3/4.
+  check_close(attention({0, std::log(3.0)}, keys, values, 1, {}, 1.0), Vector{25, 50}, bound);
+  // The scale doubles them: 0 and ln 9.
+  check_close(attention({0, std::log(3.0)}, keys, values, 1, {}, 2.0), Vector{28, 56}, bound);
+  // A window of 1 leaves position 1 alone with itself.
+  check_close(attention({0, 1}, keys, values, 1, {.window = 1}, 1.0), Vector{30, 60}, 0.0);
+  // The first position, a sink, meets the query's other rotation: scores ln 9 and ln 3.
+  check_close(
+      attention({0, std::log(3.0)}, {std::log(9.0), 0}, keys, values, 1, {.window = 1, .n_sink = 1}, 1.0),
+      Vector{15, 30}, bound);
+  // A cap of 1: 0 and tanh(1).
+  const double p = 1.0 / (1.0 + std::exp(std::tanh(1.0)));
+  check_close(attention({0, 1}, keys, values, 1, {}, 1.0, 1.0), Vector{30 - 20 * p, 60 - 40 * p}, bound);
+}
+
+TEST_CASE("reference attention: what a position sees, listed") {
+  const auto seen = [](const AttentionSpan& span, Index i) {
+    std::string text;
+    for (Index j = 0; j < 10; ++j) text += visible(span, i, j) ? 'x' : '.';
+    return text;
+  };
+  CHECK(seen({}, 7) == "xxxxxxxx..");
+  CHECK(seen({.window = 3}, 1) == "xx........");
+  CHECK(seen({.window = 3}, 7) == ".....xxx..");
+  CHECK(seen({.window = 3, .n_sink = 2}, 7) == "xx...xxx..");
+  CHECK(seen({.window = 3, .n_sink = 2}, 0) == "x.........");
+  CHECK(seen({.window = 3, .n_sink = 2}, 3) == "xxxx......");
+  CHECK(seen({.chunk = 4}, 3) == "xxxx......");
+  CHECK(seen({.chunk = 4}, 4) == "....x.....");
+  CHECK(seen({.chunk = 4}, 6) == "....xxx...");
+  const AttentionSpan span{.window = 3, .n_sink = 2};
+  for (Index i = 0; i < 9; ++i) {
+    CHECK(sink_position(span, SinkRotation::kAbsolute, i) == i);
+    CHECK(sink_position(span, SinkRotation::kWithinWindow, i) == (i < 4 ? i : 4));
+  }
+}
+
+TEST_CASE("reference attention: invisible keys and values do not matter") {
+  SplitMix64 random(6);
+  Rows keys;
+  Rows values;
+  for (int j = 0; j < 12; ++j) {
+    keys.push_back(normals(5, random));
+    values.push_back(normals(5, random));
+  }
+  const Vector q = normals(5, random);
+  for (const AttentionSpan& span : {AttentionSpan{}, AttentionSpan{.window = 5},
+                                    AttentionSpan{.window = 4, .n_sink = 2}, AttentionSpan{.chunk = 4}}) {
+    const Vector expected = attention(q, keys, values, 9, span, 0.5);
+    Rows spoilt_keys = keys;
+    Rows spoilt_values = values;
+    for (Index j = 0; j < 12; ++j)
+      if (!visible(span, 9, j)) spoilt_keys[at(j)] = spoilt_values[at(j)] = Vector(5, std::nan(""));
+    check_same_bits(attention(q, spoilt_keys, spoilt_values, 9, span, 0.5), expected);
+  }
+}
+
+TEST_CASE("reference model: one layer without attention and feed-forward is embedding, norm and head") {
+  ModelConfig config = config_of("no_positions");
+  config.n_layers = 1;
+  config.d_model = 2;
+  config.vocab_size = 2;
+  config.norm_eps = 0.0;
+  RandomModel model(config, {.format = FormatId::kF64});
+  // w_o and w_down are zero: both branches add nothing.
+  const std::vector<double> zeros(200, 0.0);
+  const auto zero_bytes = kvdecode_test::offset_bytes(zeros);
+  model.weights.layers[0].w_o.matrix.data = zero_bytes.data();
+  model.weights.layers[0].w_down.matrix.data = zero_bytes.data();
+  const std::vector<double> embedding{3, 4, 1, -1};
+  const auto embedding_bytes = kvdecode_test::offset_bytes(embedding);
+  model.weights.token_embedding.data = embedding_bytes.data();
+  model.weights.token_embedding.stride = 16;
+  const std::vector<double> head{1, 0, 2, 1};
+  const auto head_bytes = kvdecode_test::offset_bytes(head);
+  model.weights.head.matrix.data = head_bytes.data();
+  model.weights.head.matrix.stride = 16;
+  const std::vector<double> ones{1, 1};
+  const auto ones_bytes = kvdecode_test::offset_bytes(ones);
+  model.weights.final_norm.weight.data = ones_bytes.data();
+  const double rms = std::sqrt(12.5);
+  check_close(logits(config, model.weights, std::vector<TokenId>{1, 0}), Rows{{1, 1}, {3 / rms, 10 / rms}},
+              tolerance<double>(8, 3.0));
+  // After token 1 the two logits are equal: the lower token is chosen.
+  CHECK(greedy(config, model.weights, std::vector<TokenId>{1}, 3) == std::vector<TokenId>{0, 1, 0});
+}
+
+TEST_CASE("reference model: every small config runs, with logits of order one that obey causality") {
+  for (const std::string_view name : kvdecode_test::kSmallConfigs) {
+    CAPTURE(name);
+    const RandomModel model(name, {.seed = 7, .biases = name.find("layer_norm") != name.npos});
+    REQUIRE_NOTHROW(model.config.validate());
+    std::vector<TokenId> tokens = random_tokens(13, model.config.vocab_size, 8);
+    const Rows all = logits(model.config, model.weights, tokens);
+    REQUIRE(all.size() == 13);
+    REQUIRE(static_cast<Index>(all[0].size()) == model.config.vocab_size);
+    CHECK(magnitude(all) > 0.5);
+    CHECK(magnitude(all) < 50.0);
+    CHECK(magnitude(hidden_states(model.config, model.weights, tokens)) < 50.0);
+    tokens.resize(6);
+    check_same_bits(logits(model.config, model.weights, tokens)[5], all[5]);
+  }
+}
+
+TEST_CASE("reference model: every switch changes the logits") {
+  const std::vector<TokenId> tokens = random_tokens(13, 37, 9);
+  const auto last = [&](std::string_view words) {
+    const RandomModel model(words, {.seed = 10});
+    return logits(model.config, model.weights, tokens).back();
+  };
+  const auto differ = [&](std::string_view a, std::string_view b) {
+    CAPTURE(a);
+    CAPTURE(b);
+    const Vector x = last(a);
+    const Vector y = last(b);
+    double distance = 0.0;
+    for (std::size_t i = 0; i < x.size(); ++i) distance = std::max(distance, std::abs(x[i] - y[i]));
+    // gelu and its approximation are near each other; anything else is far.
+    CHECK(distance > (a == "gelu" ? 1e-6 : 1e-3));
+  };
+  differ("", "layer_norm");
+  differ("", "gelu");
+  differ("gelu", "gelu_tanh");
+  differ("gelu", "relu");
+  differ("relu", "relu2");
+  differ("", "parallel");
+  differ("parallel", "shared");
+  differ("", "no_positions");
+  differ("", "interleaved");
+  differ("", "partial");
+  differ("", "linear");
+  differ("", "llama3");
+  differ("", "scale");
+  differ("", "tied");
+  differ("", "sliding");
+  differ("", "chunk");
+  differ("", "mixed");
+  differ("sinks", "sinks_within");
+  differ("sliding", "sinks");
+}
+
+TEST_CASE("reference model: biases reach the logits") {
+  ModelConfig config = config_of("layer_norm");
+  const std::vector<TokenId> tokens = random_tokens(5, config.vocab_size, 12);
+  RandomModel model(config, {.seed = 13, .biases = true});
+  const Vector with_all = logits(config, model.weights, tokens).back();
+  LayerWeights& layer = model.weights.layers[1];
+  for (VectorView* bias :
+       {&layer.attention_norm.bias, &layer.w_q.bias, &layer.w_k.bias, &layer.w_v.bias, &layer.w_o.bias,
+        &layer.feed_forward_norm.bias, &layer.w_gate.bias, &layer.w_up.bias, &layer.w_down.bias,
+        &model.weights.final_norm.bias, &model.weights.head.bias}) {
+    const VectorView kept = std::exchange(*bias, VectorView{});
+    CHECK(magnitude(kept.empty() ? Vector{} : read(kept)) > 0.0);
+    // A bias of the keys adds the same to all scores only without rotation: here it counts too.
+    CHECK(!kvdecode_test::describe_distance({logits(config, model.weights, tokens).back()}, {with_all}, 1e-4)
+               .empty());
+    *bias = kept;
+  }
+}
+
+TEST_CASE("reference model: storage of the weights does not matter") {
+  const std::vector<TokenId> tokens = random_tokens(9, 37, 14);
+  for (const FormatId id : {FormatId::kF64, FormatId::kF32, FormatId::kF16, FormatId::kBF16}) {
+    CAPTURE(to_string(id));
+    const RandomModel plain("tied", {.seed = 15, .format = id, .biases = true});
+    const RandomModel other(
+        "tied",
+        {.seed = 15, .format = id, .biases = true, .transposed = true, .offset = 1, .row_padding = 5});
+    const Rows expected = logits(plain.config, plain.weights, tokens);
+    const Rows actual = logits(other.config, other.weights, tokens);
+    for (std::size_t i = 0; i < expected.size(); ++i) check_same_bits(actual[i], expected[i]);
+  }
+}
+
+TEST_CASE("reference model: a span that is never reached is full attention") {
+  const RandomModel model("", {.seed = 16});
+  const std::vector<TokenId> tokens = random_tokens(11, model.config.vocab_size, 17);
+  const Rows full = logits(model.config, model.weights, tokens);
+  for (const AttentionSpan& span : {AttentionSpan{.window = 11}, AttentionSpan{.window = 40, .n_sink = 3},
+                                    AttentionSpan{.window = 8, .n_sink = 3}, AttentionSpan{.chunk = 11}}) {
+    ModelConfig config = model.config;
+    config.spans.assign(2, span);
+    config.sink_rotation = SinkRotation::kWithinWindow;
+    const Rows actual = logits(config, model.weights, tokens);
+    for (std::size_t i = 0; i < full.size(); ++i) check_same_bits(actual[i], full[i]);
+  }
+  ModelConfig config = model.config;
+  config.spans.assign(2, AttentionSpan{.window = 10});
+  CHECK(logits(config, model.weights, tokens)[9] == full[9]);
+  CHECK(logits(config, model.weights, tokens)[10] != full[10]);
+}
+
+TEST_CASE("reference model: equal key and value heads for all queries are MHA with copies") {
+  const RandomModel grouped("", {.seed = 18, .format = FormatId::kF64});
+  const std::vector<TokenId> tokens = random_tokens(7, grouped.config.vocab_size, 19);
+  ModelConfig config = grouped.config;
+  config.n_kv_heads = config.n_heads;
+  Weights weights = grouped.weights;
+  for (LayerWeights& layer : weights.layers) {
+    for (MatrixView* w : {&layer.w_k.matrix, &layer.w_v.matrix}) {
+      const Rows rows = read(*w);
+      std::vector<double> repeated;
+      for (Index h = 0; h < config.n_heads; ++h)
+        for (Index r = 0; r < config.head_dim; ++r) {
+          const Vector& row = rows[at(h / grouped.config.group_size() * config.head_dim + r)];
+          repeated.insert(repeated.end(), row.begin(), row.end());
+        }
+      const auto bytes = kvdecode_test::offset_bytes(repeated);
+      weights.owners.push_back(bytes.owner());
+      w->data = bytes.data();
+      w->rows = config.n_heads * config.head_dim;
+    }
+  }
+  const Rows expected = logits(grouped.config, grouped.weights, tokens);
+  const Rows actual = logits(config, weights, tokens);
+  for (std::size_t i = 0; i < expected.size(); ++i) check_same_bits(actual[i], expected[i]);
+}
+
+TEST_CASE("reference model: sinks within the window are the paper's positions within the cache") {
+  const std::vector<TokenId> tokens = random_tokens(26, 37, 20);
+  for (const std::string_view name : {"", "mha interleaved partial", "mqa hd12 llama3"}) {
+    for (const AttentionSpan& span : {AttentionSpan{6, 2, 0}, AttentionSpan{3, 4, 0}, AttentionSpan{1, 1, 0},
+                                      AttentionSpan{5, 0, 0}, AttentionSpan{25, 1, 0}}) {
+      CAPTURE(name);
+      CAPTURE(span.n_sink);
+      CAPTURE(span.window);
+      const RandomModel model(name, {.seed = 21});
+      const ModelConfig config = kvdecode::with_streaming(model.config, span.n_sink, span.window);
+      const Rows expected =
+          logits_by_cache_positions(model.config, model.weights, tokens, span.n_sink, span.window);
+      check_close(logits(config, model.weights, tokens), expected, 1e-11);
+    }
+  }
+  // The check can fail: sinks at their true distance are something else.
+  const RandomModel model("sinks", {.seed = 21});
+  const Rows expected = logits_by_cache_positions(model.config, model.weights, tokens, 2, 6);
+  const Rows absolute = logits(model.config, model.weights, tokens);
+  CHECK(!kvdecode_test::describe_distance(absolute, expected, 1e-3).empty());
+}
+
+TEST_CASE("reference model: greedy appends the largest logit's token") {
+  const RandomModel model("", {.seed = 22});
+  std::vector<TokenId> tokens = random_tokens(3, model.config.vocab_size, 23);
+  const std::vector<TokenId> continuation = greedy(model.config, model.weights, tokens, 4);
+  REQUIRE(continuation.size() == 4);
+  for (const TokenId token : continuation) {
+    const Vector last = logits(model.config, model.weights, tokens).back();
+    for (const double logit : last) CHECK(logit <= last[static_cast<std::size_t>(token)]);
+    tokens.push_back(token);
+  }
+  CHECK(greedy(model.config, model.weights, tokens, 0).empty());
+}
+
+TEST_CASE("reference model: impossible tokens and positions are refused") {
+  ModelConfig config = config_of("learned");
+  config.max_seq_len = 4;
+  const RandomModel model(config);
+  CHECK_NOTHROW(logits(config, model.weights, std::vector<TokenId>{0, 1, 2, 36}));
+  CHECK_THROWS(logits(config, model.weights, std::vector<TokenId>{0, 1, 2, 3, 4}));
+  CHECK_THROWS(logits(config, model.weights, std::vector<TokenId>{37}));
+  CHECK_THROWS(logits(config, model.weights, std::vector<TokenId>{-1}));
+}
+
+// The settings of a config, one a switch; empty where another switch makes it meaningless.
+std::vector<std::string> settings(const ModelConfig& c) {
+  const bool rotary = c.position == PositionKind::kRotary;
+  const auto number = [](auto value) { return std::to_string(static_cast<int>(value)); };
+  std::ostringstream spans;
+  for (const AttentionSpan& s : c.spans) spans << s.window << ',' << s.n_sink << ',' << s.chunk << ' ';
+  spans << number(c.sink_rotation);
+  return {std::to_string(c.n_heads) + "/" + std::to_string(c.n_kv_heads),
+          std::to_string(c.head_dim),
+          number(c.norm),
+          number(c.activation),
+          number(c.gated_feed_forward),
+          number(c.residual),
+          number(c.position),
+          rotary ? number(c.rotary.pairs) : "",
+          rotary ? (c.rotary.dim == 0 ? "whole" : "partial") : "",
+          rotary ? number(c.rotary.scaling.kind) : "",
+          number(c.tied_head),
+          c.spans.empty() ? "0,0,0 0,0,0 0" : spans.str(),
+          std::to_string(c.attention_scale)};
+}
+
+TEST_CASE("small configs: every two settings of different switches meet") {
+  std::vector<std::set<std::string>> values(settings(small_config()).size());
+  std::set<std::string> met;
+  const auto pair_name = [](std::size_t a, const std::string& x, std::size_t b, const std::string& y) {
+    return std::to_string(a) + '=' + x + ' ' + std::to_string(b) + '=' + y;
+  };
+  for (const std::string_view name : kvdecode_test::kSmallConfigs) {
+    const std::vector<std::string> s = settings(config_of(name));
+    for (std::size_t a = 0; a < s.size(); ++a) {
+      values[a].insert(s[a]);
+      for (std::size_t b = a + 1; b < s.size(); ++b) met.insert(pair_name(a, s[a], b, s[b]));
+    }
+  }
+  const std::vector<std::size_t> n_values{3, 4, 2, 5, 2, 3, 3, 3, 3, 4, 2, 7, 2};
+  constexpr std::size_t kHeadDim = 1;
+  constexpr std::size_t kPosition = 6;
+  constexpr std::size_t kWhole = 8;
+  const auto is_rotary_detail = [](std::size_t i) { return i >= 7 && i <= 9; };
+  const std::string rotary = std::to_string(static_cast<int>(PositionKind::kRotary));
+  for (std::size_t a = 0; a < values.size(); ++a) {
+    CAPTURE(a);
+    CHECK(values[a].size() == n_values[a]);
+    for (std::size_t b = a + 1; b < values.size(); ++b)
+      for (const std::string& x : values[a])
+        for (const std::string& y : values[b]) {
+          // Details of rotation exist with rotation only, and an odd head cannot be rotated whole.
+          if (is_rotary_detail(b) && is_rotary_detail(a) && x.empty() != y.empty()) continue;
+          if (is_rotary_detail(b) && a == kPosition && y.empty() == (x == rotary)) continue;
+          if (a == kHeadDim && x == "5" && b == kWhole && y == "whole") continue;
+          CAPTURE(pair_name(a, x, b, y));
+          CHECK(met.count(pair_name(a, x, b, y)) == 1);
+        }
+  }
+}
+
+TEST_CASE("random numbers: each class is what it says") {
+  using kvdecode_test::FloatClass;
+  SplitMix64 random(24);
+  double mean = 0.0;
+  double variance = 0.0;
+  for (int i = 0; i < 4000; ++i) {
+    const double x = random.normal();
+    mean += x / 4000.0;
+    variance += x * x / 4000.0;
+  }
+  CHECK(std::abs(mean) < 0.1);
+  CHECK(std::abs(variance - 1.0) < 0.1);
+  for (const FormatId id : {FormatId::kF64, FormatId::kF32, FormatId::kF16, FormatId::kBF16}) {
+    CAPTURE(to_string(id));
+    const BinaryFormat format = binary_format(id);
+    const double smallest_normal = std::ldexp(1.0, 1 - format.bias());
+    bool subnormal = false;
+    bool positive_zero = false;
+    bool negative_zero = false;
+    bool nan = false;
+    for (int i = 0; i < 20000; ++i) {
+      const double tiny = decode(id, draw_bits(random, id, FloatClass::kTiny));
+      CHECK(std::abs(tiny) < 4.0 * smallest_normal);
+      subnormal = subnormal || (tiny != 0.0 && std::abs(tiny) < smallest_normal);
+      const double huge = decode(id, draw_bits(random, id, FloatClass::kHuge));
+      CHECK(std::isfinite(huge));
+      CHECK(std::abs(huge) >= std::ldexp(1.0, format.bias() - 7));
+      CHECK(std::isfinite(decode(id, draw_bits(random, id, FloatClass::kWide))));
+      const double zero = decode(id, draw_bits(random, id, FloatClass::kSignedZeros));
+      positive_zero = positive_zero || (zero == 0.0 && !std::signbit(zero));
+      negative_zero = negative_zero || (zero == 0.0 && std::signbit(zero));
+      nan = nan || std::isnan(decode(id, draw_bits(random, id, FloatClass::kAnyBits)));
+    }
+    CHECK(subnormal);
+    CHECK(positive_zero);
+    CHECK(negative_zero);
+    CHECK(nan);
+  }
+  const auto bytes = kvdecode_test::offset_bytes(std::vector<double>{1.0, 2.0});
+  CHECK(reinterpret_cast<std::uintptr_t>(bytes.data()) % 64 == 1);
+  CHECK(element(VectorView{FormatId::kF64, bytes.data(), 2}, 1) == 2.0);
+}
+
+TEST_CASE("comparisons: report the place and the values") {
+  using kvdecode_test::describe_bits;
+  using kvdecode_test::describe_distance;
+  CHECK(describe_distance({{1, 2}}, {{1, 2.5}}, 0.5).empty());
+  CHECK(describe_distance({{kInfinity}}, {{kInfinity}}, 0.0).empty());
+  CHECK(!describe_distance({{kInfinity}}, {{-kInfinity}}, 1.0).empty());
+  CHECK(!describe_distance({{std::nan("")}}, {{0.0}}, 1e9).empty());
+  CHECK(describe_distance({{1}}, {{1}, {2}}, 0.0) == "1 rows, expected 2");
+  CHECK(describe_distance({{1}}, {{1, 2}}, 0.0) == "row 0 has 1 columns, expected 2");
+  CHECK(describe_distance({{1, 2}, {3, 9}}, {{1, 3}, {3, 4}}, 0.5) ==
+        "2 numbers further than 0.5 from the expected ones\n"
+        "  first: row 0, column 1: 2, expected 3, distance 1\n"
+        "  worst: row 1, column 1: 9, expected 4, distance 5");
+  const float a[] = {1.0f, 0.0f, 3.0f};
+  const float b[] = {1.0f, -0.0f, 2.0f};
+  CHECK(describe_bits(a, 3, a, 3).empty());
+  CHECK(describe_bits(a, 3, b, 3) ==
+        "2 of 3 elements differ\n  first: index 1: 0x00000000, expected 0x80000000 (0, expected -0)");
+  CHECK(describe_bits(a, 3, b, 2) == "3 elements, expected 2");
+  CHECK(tolerance<float>(2, 3) == 6.0 * 0x1p-23);
+  const float numbers[] = {1, 2, 0, 3, 4, 0};
+  check_close(kvdecode::RowsView<const float>{numbers, 2, 2, 3}, Rows{{1, 2}, {3, 4}}, 0.0);
+}
+
+}  // namespace
