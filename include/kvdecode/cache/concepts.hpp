@@ -20,7 +20,7 @@ struct KvRun {
   Index length = 0;    // rows
   const std::byte* data = nullptr;
   Index row_stride = 0;      // bytes
-  Index rotation_shift = 0;  // the keys were rotated at position + rotation_shift
+  Index rotation_shift = 0;  // its keys were rotated at position - rotation_shift
 };
 
 /// A key-value cache.

@@ -29,6 +29,12 @@ struct AttentionSpan {
   friend bool operator==(const AttentionSpan&, const AttentionSpan&) = default;
 };
 
+/// At which position a query stands for the keys of the sinks, which the window has left behind.
+enum class SinkRotation {
+  kAbsolute,      ///< its own: sinks are seen at their true distance
+  kWithinWindow,  ///< min(i, n_sink + window - 1): at their distance within a cache of that size (Xiao 2023)
+};
+
 /// One layer's keys and values: n_kv_heads rows a position, of k_dim and v_dim numbers.
 struct LayerKvShape {
   Index n_kv_heads = 0;

@@ -38,7 +38,7 @@ KVDECODE_INLINE typename R::type activate(const typename R::type& x) {
       // x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3)))
       const auto square = R::mul(x, x);
       const auto inner = R::fma(R::mul(square, x), R::set1(S(0.044715)), x);
-      const auto t = E::tanh(R::mul(inner, R::set1(S(0x1.988453bd9a2d3p-1))));
+      const auto t = E::tanh(R::mul(inner, R::set1(S(0x1.9884533d43651p-1))));
       const auto half = R::mul(x, R::set1(S(0.5f)));
       return R::fma(half, t, half);
     }
@@ -57,7 +57,7 @@ KVDECODE_INLINE typename R::type activate(const typename R::type& x) {
     } else {
       const S inner = fma(x * x * x, S(0.044715), x);
       const S h = x * half;
-      return fma(h, tanh(inner * S(0x1.988453bd9a2d3p-1)), h);
+      return fma(h, tanh(inner * S(0x1.9884533d43651p-1)), h);
     }
   }
 }

@@ -6,40 +6,19 @@
 #include <kvdecode/core/error.hpp>
 #include <kvdecode/core/kv_shape.hpp>
 #include <kvdecode/core/types.hpp>
+#include <kvdecode/kernels/activation.hpp>
+#include <kvdecode/kernels/norm.hpp>
+#include <kvdecode/kernels/rotary.hpp>
+#include <kvdecode/layers/residual.hpp>
 
 #include <vector>
 
 namespace kvdecode::inline KVDECODE_ABI {
 
-enum class NormKind {
-  kRms,    ///< x / rms(x) * w (Zhang & Sennrich 2019)
-  kLayer,  ///< (x - mean) / deviation * w + b (Ba 2016)
-};
-
-enum class Activation {
-  kSilu,         ///< x * sigmoid(x)
-  kGelu,         ///< x * Phi(x), by erf
-  kGeluTanh,     ///< its tanh approximation
-  kRelu,         ///< max(x, 0)
-  kReluSquared,  ///< max(x, 0)^2
-};
-
 enum class PositionKind {
   kRotary,   ///< queries and keys are rotated by their position (Su 2021)
   kLearned,  ///< a learned vector a position is added to the embedding
   kNone,     ///< causal order alone
-};
-
-enum class ResidualKind {
-  kSequential,          ///< h = x + attention(norm(x)); y = h + feed_forward(norm(h))
-  kParallel,            ///< y = x + attention(norm_a(x)) + feed_forward(norm_b(x))
-  kParallelSharedNorm,  ///< y = x + attention(n) + feed_forward(n), n = norm(x)
-};
-
-/// Which two elements of a head turn together, for pair i of rotary_dim / 2.
-enum class RotaryPairs {
-  kHalves,       ///< i and i + rotary_dim / 2
-  kInterleaved,  ///< 2 i and 2 i + 1
 };
 
 enum class RotaryScalingKind {
@@ -63,12 +42,6 @@ struct RotaryConfig {
   double theta = 10000.0;
   RotaryPairs pairs = RotaryPairs::kHalves;
   RotaryScaling scaling{};
-};
-
-/// At which position a query stands for the keys of the sinks, which the window has left behind.
-enum class SinkRotation {
-  kAbsolute,      ///< its own: sinks are seen at their true distance
-  kWithinWindow,  ///< min(i, n_sink + window - 1): at their distance within a cache of that size (Xiao 2023)
 };
 
 /// What a model is. `validate()` says whether it can be run.

@@ -122,15 +122,19 @@ struct Register<S, true> {
   }
   static KVDECODE_INLINE type pow2_biased(const type& r) {
     if constexpr (std::is_same_v<S, float>) {
+#if defined(EIGEN_VECTORIZE_AVX512)
+      return _mm512_castsi512_ps(_mm512_maskz_slli_epi32(0xffff, _mm512_castps_si512(r), 23));
+#else
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wignored-attributes"
       using Integers = typename Eigen::internal::unpacket_traits<type>::integer_packet;
 #pragma GCC diagnostic pop
       return Eigen::internal::preinterpret<type>(
           Eigen::internal::plogical_shift_left<23>(Integers(Eigen::internal::preinterpret<Integers>(r))));
+#endif
     } else {
 #if defined(EIGEN_VECTORIZE_AVX512)
-      return _mm512_castsi512_pd(_mm512_slli_epi64(_mm512_castpd_si512(r), 52));
+      return _mm512_castsi512_pd(_mm512_maskz_slli_epi64(0xff, _mm512_castpd_si512(r), 52));
 #elif defined(EIGEN_VECTORIZE_AVX2)
       return _mm256_castsi256_pd(_mm256_slli_epi64(_mm256_castpd_si256(r), 52));
 #else

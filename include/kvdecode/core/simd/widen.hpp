@@ -8,6 +8,7 @@
 
 #include <cstring>
 
+// Masks of all ones: g++ 12 warns of the undefined operand inside its own unmasked intrinsics.
 namespace kvdecode::inline KVDECODE_ABI::simd {
 
 /// Sixteen objects of type T at any alignment.
@@ -25,7 +26,7 @@ KVDECODE_INLINE Lanes<T> load16(const std::byte* p) {
 KVDECODE_INLINE Lanes<float> widen_f16(const std::byte* p) {
 #if defined(EIGEN_VECTORIZE_AVX512)
   Lanes<float> v;
-  v.r[0] = _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
+  v.r[0] = _mm512_maskz_cvtph_ps(0xffff, _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
   return v;
 #elif defined(EIGEN_VECTORIZE_AVX) && defined(__F16C__)
   Lanes<float> v;
@@ -50,8 +51,9 @@ KVDECODE_INLINE Lanes<float> widen_f16(const std::byte* p) {
 KVDECODE_INLINE Lanes<float> widen_bf16(const std::byte* p) {
 #if defined(EIGEN_VECTORIZE_AVX512)
   Lanes<float> v;
-  v.r[0] = _mm512_castsi512_ps(
-      _mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p))), 16));
+  v.r[0] = _mm512_castsi512_ps(_mm512_maskz_slli_epi32(
+      0xffff, _mm512_maskz_cvtepu16_epi32(0xffff, _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p))),
+      16));
   return v;
 #elif defined(EIGEN_VECTORIZE_AVX2)
   Lanes<float> v;

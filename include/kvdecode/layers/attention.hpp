@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: MIT
+// <kvdecode/layers/attention.hpp> - self-attention over a cache: project, rotate, append, attend, project.
+// Multi-head, grouped (Ainslie 2023) and multi-query (Shazeer 2019) attention differ only in n_kv_heads.
+//
+// Queries always read keys and values back from the cache, in its format, also those of this very call: so
+// nothing shows how a sequence was cut into calls.
+#pragma once
+
+#include <kvdecode/cache/concepts.hpp>
+#include <kvdecode/kernels/attention.hpp>
+#include <kvdecode/kernels/rotary.hpp>
+#include <kvdecode/layers/linear.hpp>
+
+#include <algorithm>
+
+namespace kvdecode::inline KVDECODE_ABI {
+
+namespace detail {
+
+/// Collects the visible rows of one query, tile by tile, from the runs of one KV head.
+template <class Flush>
+class PieceCollector {
+ public:
+  explicit PieceCollector(Flush& flush) noexcept : flush_(flush) {}
+
+  /// Rows [begin, end) of a run of keys and the run of values beside it.
+  template <class KFormat, class VFormat>
+  void add(const KvRun<KFormat>& keys, const KvRun<VFormat>& values, Index begin, Index end,
+           Index rotation) noexcept {
+    while (begin < end) {
+      const Index tile = begin / kernels::kTilePositions;
+      const Index stop = std::min(end, (tile + 1) * kernels::kTilePositions);
+      if (tile != tile_) finish(tile);
+      const Index row = begin - keys.position;
+      pieces_[n_pieces_++] = {begin,
+                              stop - begin,
+                              keys.data + row * keys.row_stride,
+                              keys.row_stride,
+                              values.data + row * values.row_stride,
+                              values.row_stride,
+                              rotation};
+      begin = stop;
+    }
+  }
+  /// Hands over the tile collected so far and starts another.
+  void finish(Index next_tile = -1) noexcept {
+    if (n_pieces_ > 0)
+      flush_(std::span<const kernels::AttentionPiece>(pieces_, static_cast<std::size_t>(n_pieces_)));
+    n_pieces_ = 0;
+    tile_ = next_tile;
+  }
+
+ private:
+  Flush& flush_;
+  Index tile_ = -1;
+  Index n_pieces_ = 0;
+  kernels::AttentionPiece pieces_[kernels::kTilePositions];  // each holds a position at least
+};
+
+/// Walks the runs of keys and values in step and hands the rows that `query` sees to `flush`, one tile at a
+/// time.
+/// @param rotation_of  (is_sink, rotation_shift) -> number of the query's rotation
+template <class KRuns, class VRuns, class RotationOf, class Flush>
+void for_each_visible_tile(const KRuns& keys, const VRuns& values, const AttentionSpan& span, Index query,
+                           RotationOf&& rotation_of, Flush&& flush) noexcept {
+  const Index first = span.first_visible(query);
+  const Index sinks_end = std::min(span.n_sink, query + 1);
+  PieceCollector collector(flush);
+  auto value_run = values.begin();
+  for (const auto& key_run : keys) {
+    const Index begin = key_run.position, end = std::min(key_run.position + key_run.length, query + 1);
+    if (begin < sinks_end)
+      collector.add(key_run, *value_run, begin, std::min(end, sinks_end),
+                    rotation_of(true, key_run.rotation_shift));
+    collector.add(key_run, *value_run, std::max({begin, first, sinks_end}), end,
+                  rotation_of(false, key_run.rotation_shift));
+    ++value_run;
+  }
+  collector.finish();
+}
+
+}  // namespace detail
+
+template <class S>
+struct AttentionLayer {
+  Index layer = 0;  // its number, for the cache
+  Index n_heads = 0;
+  Index n_kv_heads = 0;
+  Index head_dim = 0;
+  S scale{};
+  AttentionSpan span{};
+  Index n_pairs = 0;  // of rotary dimensions; 0: nothing turns
+  RotaryPairs pairs = RotaryPairs::kHalves;
+  Index sink_limit = 0;  // which of the pass's limits holds for queries that meet sinks; 0: none
+
+  LinearLayer<S> w_q;  // [n_heads * head_dim, d_model]
+  LinearLayer<S> w_k;  // [n_kv_heads * head_dim, d_model]
+  LinearLayer<S> w_v;  // [n_kv_heads * head_dim, d_model]
+  LinearLayer<S> w_o;  // [d_model, n_heads * head_dim]
+
+  Index group_size() const noexcept { return n_heads / n_kv_heads; }
+
+  /// @param x, y  [N, d_model], apart  @pre every cache has room for its rows
+  template <class Formats, class Cache>
+  void forward(const Pass<S, Cache>& pass, RowsView<S> x, RowsView<S> y) const noexcept {
+    const PassBuffers<S>& buffers = pass.buffers;
+    run_linear<Formats>(
+        pass, std::array{w_q.job(x, buffers.queries), w_k.job(x, buffers.keys), w_v.job(x, buffers.values)});
+    rotate(pass);
+    for (std::size_t i = 0; i < pass.segments.size(); ++i) {
+      const Placement& place = pass.placements[i];
+      if (place.n_rows == 0) continue;
+      const auto rows_of = [&](RowsView<S> all) {
+        return RowsView<const S>{all.row(place.first_row), place.n_rows, all.cols, all.stride};
+      };
+      pass.segments[i].cache->append(layer, rows_of(buffers.keys), rows_of(buffers.values));
+    }
+    attend(pass);
+    run_linear<Formats>(pass, std::array{w_o.job(buffers.attention, y)});
+  }
+
+ private:
+  /// How often a query is turned for this layer: once for each shift, twice if sinks are met at a limit.
+  Index n_rotations(const QueryStands& stands) const noexcept {
+    return static_cast<Index>(stands.shifts.size()) * (sink_limit != 0 ? 2 : 1);
+  }
+
+  template <class Cache>
+  void rotate(const Pass<S, Cache>& pass) const noexcept {
+    if (n_pairs == 0) return;
+    const PassBuffers<S>& buffers = pass.buffers;
+    const Index n_rows = pass.n_rows();
+    const auto turn = [&](const S* from, S* to, Index heads, Index table, Index row) {
+      const Index at = (table * n_rows + row) * n_pairs;
+      for (Index head = 0; head < heads; ++head)
+        kernels::rotate(pairs, from + head * head_dim, buffers.cosines + at, buffers.sines + at, n_pairs,
+                        head_dim, to + head * head_dim);
+    };
+    const QueryStands& stands = pass.stands;
+    const Index rotations = n_rotations(stands);
+    for_each_row(pass.exec, n_rows, [&](Index row) {
+      turn(buffers.keys.row(row), buffers.keys.row(row), n_kv_heads, 0, row);
+      S* q = buffers.queries.row(row);
+      if (rotations == 1) return turn(q, q, n_heads, 0, row);
+      for (Index r = 0; r < rotations; ++r) {
+        const Index n_shifts = static_cast<Index>(stands.shifts.size());
+        turn(q, buffers.rotated + (r * n_rows + row) * buffers.queries.cols, n_heads,
+             stands.table(r < n_shifts ? 0 : sink_limit, r % n_shifts), row);
+      }
+    });
+  }
+
+  template <class Cache>
+  void attend(const Pass<S, Cache>& pass) const noexcept {
+    const PassBuffers<S>& buffers = pass.buffers;
+    const Index parts = pass.exec.concurrency();
+    const Index n_items = pass.n_rows() * n_kv_heads;
+    auto part = [&](Index i) noexcept {
+      // Every parts-th pair of a row and a KV head: late rows see more, so neighbours go to different
+      // threads.
+      std::size_t segment = 0;
+      for (Index item = i; item < n_items; item += parts) {
+        const Index row = item / n_kv_heads;
+        while (row >= pass.placements[segment].first_row + pass.placements[segment].n_rows) ++segment;
+        attend_one(pass, segment, row, item % n_kv_heads, buffers.scratch + i * buffers.scratch_stride);
+      }
+    };
+    pass.exec.parallel_for(parts, part);
+  }
+
+  /// The query heads of one KV head, for one row.
+  template <class Cache>
+  void attend_one(const Pass<S, Cache>& pass, std::size_t segment, Index row, Index kv_head,
+                  S* scratch) const noexcept {
+    using KFormat = typename Cache::KeyFormat;
+    using VFormat = typename Cache::ValueFormat;
+    const PassBuffers<S>& buffers = pass.buffers;
+    const Placement& place = pass.placements[segment];
+    const Cache& cache = *pass.segments[segment].cache;
+    const Index group = group_size();
+    const Index head_offset = kv_head * group * head_dim;
+    const bool turned_often = n_pairs != 0 && n_rotations(pass.stands) > 1;
+    const S* queries =
+        (turned_often ? buffers.rotated + row * buffers.queries.cols : buffers.queries.row(row)) +
+        head_offset;
+    kernels::AttentionState<S> state{
+        group, head_dim, scratch, scratch + group, buffers.attention.row(row) + head_offset, true};
+    const Index n_shifts = static_cast<Index>(pass.stands.shifts.size());
+    const auto rotation_of = [&](bool is_sink, Index shift) -> Index {
+      if (!turned_often) return 0;
+      return (is_sink && sink_limit != 0 ? n_shifts : 0) + pass.stands.shift_index(shift);
+    };
+    detail::for_each_visible_tile(cache.keys(layer, kv_head), cache.values(layer, kv_head), span,
+                                  place.position + row - place.first_row, rotation_of,
+                                  [&](std::span<const kernels::AttentionPiece> pieces) {
+                                    kernels::attend_tile<KFormat, VFormat>(
+                                        pieces, queries, pass.n_rows() * buffers.queries.cols, head_dim,
+                                        scale, state, scratch + 2 * group);
+                                  });
+    kernels::finish_attention(state, state.output);
+  }
+};
+
+/// Scalars of scratch that a thread needs for attention.
+constexpr Index attention_layer_scratch(Index group_size, Index head_dim) {
+  return 2 * group_size + kernels::attention_scratch(group_size, head_dim);
+}
+
+}  // namespace kvdecode

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: MIT
+// <kvdecode/layers/embedding.hpp> - the vector of a token, and of its position where positions are learned.
+#pragma once
+
+#include <kvdecode/core/element_formats.hpp>
+#include <kvdecode/core/view.hpp>
+#include <kvdecode/layers/pass.hpp>
+
+namespace kvdecode::inline KVDECODE_ABI {
+
+/// Row `row` of a matrix as scalars. @param out  [w.cols]
+template <class Formats, class S>
+void decode_row(const MatrixView& w, Index row, S* out) noexcept {
+  visit_format(Formats{}, w.format, [&]<class F>() {
+    for (Index c = 0; c < w.cols; ++c)
+      out[c] = w.transposed ? F::template decode<S>(w.data + c * w.stride, row)
+                            : F::template decode<S>(w.data + row * w.stride, c);
+  });
+}
+
+struct EmbeddingLayer {
+  MatrixView tokens;     // [vocab_size, d_model]
+  MatrixView positions;  // [max_seq_len, d_model], or empty
+
+  /// @param scratch, out  [d_model]
+  template <class Formats, class S>
+  void forward(TokenId token, Index position, S* scratch, S* out) const noexcept {
+    decode_row<Formats>(tokens, token, out);
+    if (positions.empty()) return;
+    decode_row<Formats>(positions, position, scratch);
+    for (Index i = 0; i < tokens.cols; ++i) out[i] = out[i] + scratch[i];
+  }
+};
+
+}  // namespace kvdecode

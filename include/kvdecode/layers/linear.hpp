@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: MIT
+// <kvdecode/layers/linear.hpp> - y = W x + b as a layer: the matrix where it lies, the bias as scalars.
+#pragma once
+
+#include <kvdecode/core/memory.hpp>
+#include <kvdecode/kernels/linear.hpp>
+#include <kvdecode/layers/pass.hpp>
+
+#include <array>
+
+namespace kvdecode::inline KVDECODE_ABI {
+
+template <class S>
+struct LinearLayer {
+  MatrixView w;    // [d_out, d_in]
+  Vector<S> bias;  // [d_out], or empty
+
+  kernels::LinearJob<S> job(RowsView<S> x, RowsView<S> y) const noexcept {
+    return {w, bias.empty() ? nullptr : bias.data(), x, y};
+  }
+};
+
+/// Runs some products side by side, in the pass's scratch memory.
+template <class Formats, class S, class Cache, std::size_t N>
+void run_linear(const Pass<S, Cache>& pass, const std::array<kernels::LinearJob<S>, N>& jobs) noexcept {
+  kernels::linear<Formats, S>(pass.exec, jobs, pass.buffers.scratch, pass.buffers.scratch_stride);
+}
+
+}  // namespace kvdecode

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: MIT
+// <kvdecode/layers/pass.hpp> - one pass of some tokens through the layers: who they are, where they stand,
+// and the scratch memory they are computed in. Owns nothing.
+#pragma once
+
+#include <kvdecode/core/executor.hpp>
+#include <kvdecode/core/types.hpp>
+#include <kvdecode/core/view.hpp>
+
+#include <algorithm>
+#include <span>
+
+namespace kvdecode::inline KVDECODE_ABI {
+
+/// Which rows of logits a segment asks for.
+enum class Rows {
+  kNone,  ///< none: a prompt's part that only fills the cache
+  kLast,  ///< that of its last token
+  kAll,   ///< one a token
+};
+
+/// Some new tokens of one sequence, whose earlier tokens are in the cache.
+template <class Cache>
+struct Segment {
+  Cache* cache = nullptr;
+  std::span<const TokenId> tokens{};
+  Rows logits = Rows::kLast;
+};
+
+/// Where the tokens of a segment stand in a pass.
+struct Placement {
+  Index first_row;  // of the pass
+  Index n_rows;
+  Index position;  // of the first row in its sequence
+};
+
+/// Where a query stands when it meets keys: min(position, limit) - shift. Keys of sinks seen within the
+/// window have a limit, keys that a context shift has moved have a shift.
+struct QueryStands {
+  std::span<const Index> limits;  // [n_limits]; the first is no limit
+  std::span<const Index> shifts;  // [n_shifts]; the first is 0
+
+  Index count() const noexcept { return static_cast<Index>(limits.size() * shifts.size()); }
+  Index shift_index(Index shift) const noexcept {
+    return static_cast<Index>(std::find(shifts.begin(), shifts.end(), shift) - shifts.begin());
+  }
+  /// The table of angles for this limit and shift.
+  Index table(Index limit, Index shift) const noexcept {
+    return limit * static_cast<Index>(shifts.size()) + shift;
+  }
+};
+
+/// Scratch memory of a pass of N rows. Areas never overlap.
+template <class S>
+struct PassBuffers {
+  RowsView<S> hidden;     // [N, d_model] the residual stream
+  RowsView<S> normed;     // [N, d_model]
+  RowsView<S> branch;     // [N, d_model] what attention or feed-forward adds
+  RowsView<S> queries;    // [N, n_heads * head_dim]
+  RowsView<S> keys;       // [N, n_kv_heads * head_dim]
+  RowsView<S> values;     // [N, n_kv_heads * head_dim]
+  RowsView<S> attention;  // [N, n_heads * head_dim]
+  RowsView<S> gate;       // [N, d_ff]
+  RowsView<S> up;         // [N, d_ff]
+  S* rotated = nullptr;   // [n_rotations, N, n_heads * head_dim] when a layer needs more than one
+  S* cosines = nullptr;   // [n_tables, N, n_pairs]
+  S* sines = nullptr;     // [n_tables, N, n_pairs]
+  S* scratch = nullptr;   // [concurrency, scratch_stride]
+  Index scratch_stride = 0;
+};
+
+/// All that a layer needs beside its weights.
+template <class S, class Cache>
+struct Pass {
+  ExecutorRef exec;
+  std::span<const Segment<Cache>> segments;
+  std::span<const Placement> placements;  // one a segment
+  QueryStands stands;
+  PassBuffers<S> buffers;
+
+  Index n_rows() const noexcept { return buffers.hidden.rows; }
+};
+
+/// Calls f(row) for each row, rows split over the threads in contiguous parts.
+template <class F>
+void for_each_row(ExecutorRef exec, Index n_rows, F&& f) noexcept {
+  const Index parts = n_rows == 1 ? 1 : exec.concurrency();
+  auto part = [&](Index i) noexcept {
+    const Range rows = split_range(n_rows, parts, i);
+    for (Index row = rows.begin; row < rows.end; ++row) f(row);
+  };
+  exec.parallel_for(parts, part);
+}
+
+}  // namespace kvdecode

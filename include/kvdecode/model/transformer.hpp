@@ -1,0 +1,348 @@
+// SPDX-License-Identifier: MIT
+// <kvdecode/model/transformer.hpp> - a decoder-only transformer: config and weights, ready to run new tokens
+// of one or many sequences against their caches. Immutable; what changes between calls is in the caches.
+#pragma once
+
+#include <kvdecode/cache/concepts.hpp>
+#include <kvdecode/layers/decoder_layer.hpp>
+#include <kvdecode/layers/embedding.hpp>
+#include <kvdecode/model/check_weights.hpp>
+#include <kvdecode/model/config.hpp>
+#include <kvdecode/model/rotary_frequencies.hpp>
+#include <kvdecode/model/weights.hpp>
+#include <kvdecode/model/workspace.hpp>
+
+#include <algorithm>
+#include <limits>
+#include <memory>
+#include <span>
+
+namespace kvdecode::inline KVDECODE_ABI {
+
+/// Activations enter every product as they are.
+struct ExactActivations {};
+
+namespace detail {
+
+template <class Formats, class S>
+Vector<S> decode_vector(const VectorView& view) {
+  Vector<S> values(static_cast<std::size_t>(view.size));
+  if (view.empty()) return values;
+  visit_format(Formats{}, view.format, [&]<class F>() {
+    for (Index i = 0; i < view.size; ++i)
+      values[static_cast<std::size_t>(i)] = F::template decode<S>(view.data, i);
+  });
+  return values;
+}
+
+}  // namespace detail
+
+/// A model that computes in scalars S. A handle: copies share the weights and are cheap; any threads may use
+/// them at the same time, each with its own workspace and caches.
+///
+/// @tparam Activations  what is done to activations before a product: ExactActivations
+/// @tparam Formats      the storage formats that matrices may have
+template <Scalar S = float, class Activations = ExactActivations, class Formats = CoreFormats>
+class Transformer {
+ public:
+  using scalar = S;
+  using activations = Activations;
+  using formats = Formats;
+
+  /// Matrices stay where they are; vectors (norms, biases) are copied to S.
+  /// @throws Error kBadArgument (the config cannot be run), kMismatch or kUnsupported (the weights do not fit
+  /// it)
+  Transformer(ModelConfig config, Weights weights) {
+    config.validate();
+    check_weights<Formats>(config, weights);
+    model_ = with_default_fp_env(
+        [&] { return std::make_shared<const Model>(std::move(config), std::move(weights)); });
+  }
+
+  const ModelConfig& config() const noexcept { return model_->config; }
+  const Weights& weights() const noexcept { return model_->weights; }
+  const KvShape& kv_shape() const noexcept { return model_->kv_shape; }
+
+  /// Runs the segments' tokens through all layers, appends their keys and values to their caches and returns
+  /// the rows of logits asked for, in the order of the segments: [n_rows, vocab_size], in the workspace until
+  /// its next use.
+  ///
+  /// Row i of a segment is the distribution of the token after its token i. Every row passes through every
+  /// layer; `Segment::logits` limits only the final norm and the head. Cost: 2 flops a weight and new token,
+  /// and O(kv_len + n_new) a new token in attention. Allocates nothing once the workspace has seen such a
+  /// call.
+  ///
+  /// Plan, then run: a call that throws leaves caches and sequences as they were.
+  /// @throws Error kBadArgument (token id, empty segment, position, epoch, the same cache twice), kCacheFull,
+  /// kMismatch
+  ///         (a cache of another shape), std::bad_alloc
+  template <KvCacheFor<S> Cache>
+  RowsView<const S> forward(Workspace<S>& workspace, ExecutorRef exec,
+                            std::span<const Segment<Cache>> segments) const {
+    return with_default_fp_env([&] {
+      plan(workspace, exec, segments);
+      run(workspace, exec, segments);
+      return RowsView<const S>(workspace.logits());
+    });
+  }
+  /// One sequence: a batch of one.
+  template <KvCacheFor<S> Cache>
+  RowsView<const S> forward(Workspace<S>& workspace, ExecutorRef exec, const Segment<Cache>& segment) const {
+    return forward(workspace, exec, std::span<const Segment<Cache>>(&segment, 1));
+  }
+
+ private:
+  struct Model {
+    Model(ModelConfig c, Weights w)
+        : config(std::move(c)),
+          weights(std::move(w)),
+          kv_shape(config.kv_shape()),
+          frequencies(rotary_frequencies(config)) {
+      limits.push_back(std::numeric_limits<Index>::max());
+      embedding = {weights.token_embedding, weights.position_embedding};
+      final_norm = norm(weights.final_norm);
+      head = {config.tied_head ? weights.token_embedding : weights.head.matrix,
+              detail::decode_vector<Formats, S>(weights.head.bias)};
+      layers.reserve(weights.layers.size());
+      for (Index i = 0; i < config.n_layers; ++i) layers.push_back(layer(i));
+    }
+
+    NormLayer<S> norm(const NormWeights& w) const {
+      return {config.norm, S(config.norm_eps), detail::decode_vector<Formats, S>(w.weight),
+              detail::decode_vector<Formats, S>(w.bias)};
+    }
+    static LinearLayer<S> linear(const LinearWeights& w) {
+      return {w.matrix, detail::decode_vector<Formats, S>(w.bias)};
+    }
+    DecoderLayer<S> layer(Index i) {
+      using kvdecode::sqrt;
+      const LayerWeights& w = weights.layers[static_cast<std::size_t>(i)];
+      DecoderLayer<S> result;
+      result.residual = config.residual;
+      result.attention_norm = norm(w.attention_norm);
+      result.feed_forward_norm = norm(w.feed_forward_norm);
+      AttentionLayer<S>& attention = result.attention;
+      attention.layer = i;
+      attention.n_heads = config.n_heads;
+      attention.n_kv_heads = config.n_kv_heads;
+      attention.head_dim = config.head_dim;
+      attention.scale = S(config.attention_scale != 0.0 ? config.attention_scale
+                                                        : 1.0 / sqrt(static_cast<double>(config.head_dim)));
+      attention.span = config.span(i);
+      attention.n_pairs = config.rotary_dim() / 2;
+      attention.pairs = config.rotary.pairs;
+      attention.sink_limit = sink_limit(attention.span);
+      attention.w_q = linear(w.w_q);
+      attention.w_k = linear(w.w_k);
+      attention.w_v = linear(w.w_v);
+      attention.w_o = linear(w.w_o);
+      FeedForwardLayer<S>& feed_forward = result.feed_forward;
+      feed_forward.activation = config.activation;
+      feed_forward.gated = config.gated_feed_forward;
+      if (feed_forward.gated) feed_forward.w_gate = linear(w.w_gate);
+      feed_forward.w_up = linear(w.w_up);
+      feed_forward.w_down = linear(w.w_down);
+      return result;
+    }
+    /// The number of the position at which queries of such a layer stand for sinks; 0 where it is their own.
+    Index sink_limit(const AttentionSpan& span) {
+      if (config.sink_rotation != SinkRotation::kWithinWindow || span.n_sink == 0 || config.rotary_dim() == 0)
+        return 0;
+      const Index limit = span.n_sink + span.window - 1;
+      const auto found = std::find(limits.begin() + 1, limits.end(), limit);
+      if (found == limits.end()) {
+        limits.push_back(limit);
+        return static_cast<Index>(limits.size()) - 1;
+      }
+      return static_cast<Index>(found - limits.begin());
+    }
+
+    ModelConfig config;
+    Weights weights;
+    KvShape kv_shape;
+    Vector<double> frequencies;  // [rotary_dim / 2]
+    Vector<Index> limits;        // positions beyond which a query does not stand: none, then those of sinks
+    EmbeddingLayer embedding;
+    std::vector<DecoderLayer<S>> layers;
+    NormLayer<S> final_norm;
+    LinearLayer<S> head;
+  };
+
+  /// Rows of logits that a segment asks for, of n_rows tokens in passes before its last, or with it.
+  template <class Cache>
+  static Index logit_rows(const Segment<Cache>& segment, Index n_rows, bool has_last) noexcept {
+    if (segment.logits == Rows::kAll) return n_rows;
+    return segment.logits == Rows::kLast && has_last ? 1 : 0;
+  }
+
+  /// Tokens of a segment that one pass takes.
+  template <class Cache>
+  static Index pass_rows(const Segment<Cache>& segment, Index done) noexcept {
+    return std::min(static_cast<Index>(segment.tokens.size()) - done, segment.cache->max_append());
+  }
+
+  /// Checks the whole call, makes room in the workspace and in every cache. Throws with nothing changed.
+  template <class Cache>
+  void plan(Workspace<S>& workspace, ExecutorRef exec, std::span<const Segment<Cache>> segments) const {
+    const ModelConfig& config = model_->config;
+    WorkspaceSizes sizes;
+    workspace.shifts().assign(1, 0);
+    for (std::size_t i = 0; i < segments.size(); ++i) {
+      check(segments, i);
+      const Segment<Cache>& segment = segments[i];
+      const Index n = static_cast<Index>(segment.tokens.size());
+      sizes.n_rows += pass_rows(segment, 0);
+      sizes.n_logit_rows += logit_rows(segment, n, true);
+      sizes.n_head_rows += logit_rows(segment, pass_rows(segment, 0), true);
+      collect_shifts(*segment.cache, workspace.shifts());
+    }
+    sizes.d_model = config.d_model;
+    sizes.q_dim = config.n_heads * config.head_dim;
+    sizes.kv_dim = config.n_kv_heads * config.head_dim;
+    sizes.d_ff = config.d_ff;
+    sizes.vocab_size = config.vocab_size;
+    sizes.n_pairs = config.rotary_dim() / 2;
+    const Index n_shifts = static_cast<Index>(workspace.shifts().size());
+    const Index n_limits = static_cast<Index>(model_->limits.size());
+    sizes.n_tables = n_limits * n_shifts;
+    sizes.n_rotations = n_shifts * std::min<Index>(2, n_limits);
+    sizes.concurrency = exec.concurrency();
+    sizes.scratch = attention_layer_scratch(config.group_size(), config.head_dim);
+    for (const Index d_in : {sizes.d_model, sizes.q_dim, sizes.d_ff})
+      sizes.scratch = std::max(sizes.scratch, kernels::linear_scratch<S>(d_in, sizes.n_rows));
+    workspace.placements().resize(segments.size());
+    workspace.lists().resize(segments.size());
+    workspace.prepare(sizes);
+    std::size_t reserved = 0;
+    try {
+      for (; reserved < segments.size(); ++reserved)
+        segments[reserved].cache->reserve(static_cast<Index>(segments[reserved].tokens.size()));
+    } catch (...) {
+      while (reserved-- > 0) segments[reserved].cache->abandon();
+      throw;
+    }
+  }
+
+  template <class Cache>
+  void check(std::span<const Segment<Cache>> segments, std::size_t i) const {
+    const ModelConfig& config = model_->config;
+    const Segment<Cache>& segment = segments[i];
+    if (segment.cache == nullptr) [[unlikely]]
+      detail::raise(ErrorCode::kBadArgument, "forward: segment ", i, " has no cache");
+    if (segment.tokens.empty()) [[unlikely]]
+      detail::raise(ErrorCode::kBadArgument, "forward: segment ", i, " has no tokens");
+    for (std::size_t j = 0; j < i; ++j)
+      if (segments[j].cache == segment.cache) [[unlikely]]
+        detail::raise(ErrorCode::kBadArgument, "forward: segments ", j, " and ", i, " share a cache");
+    if (!(segment.cache->shape() == model_->kv_shape)) [[unlikely]]
+      detail::raise(ErrorCode::kMismatch, "forward: the cache of segment ", i,
+                    " was made for another model's KvShape");
+    for (const TokenId token : segment.tokens)
+      if (token < 0 || token >= config.vocab_size) [[unlikely]]
+        detail::raise(ErrorCode::kBadArgument, "token id ", token, " is outside the vocabulary of ",
+                      config.vocab_size);
+    const Index n = static_cast<Index>(segment.tokens.size()), kv_len = segment.cache->kv_len();
+    if (config.position == PositionKind::kLearned && n > config.max_seq_len - kv_len) [[unlikely]]
+      detail::raise(ErrorCode::kBadArgument, "the model has learned positions up to max_seq_len ",
+                    config.max_seq_len, ", kv_len ", kv_len, ", n_new ", n);
+    const Index first_asked = segment.logits == Rows::kAll ? 0 : n - 1;
+    for (Index row = segment.logits == Rows::kNone ? n : first_asked; row < n; ++row)
+      if (config.rotary_epoch(kv_len + row + 1) != segment.cache->epoch()) [[unlikely]]
+        detail::raise(ErrorCode::kBadArgument, "forward: logits at position ", kv_len + row,
+                      " belong to rotary epoch ", config.rotary_epoch(kv_len + row + 1),
+                      ", the cache to epoch ", segment.cache->epoch());
+  }
+
+  /// Adds the rotation shifts of the cache's runs that are not in the list yet.
+  template <class Cache>
+  static void collect_shifts(const Cache& cache, Vector<Index>& shifts) {
+    for (Index layer = 0; layer < cache.shape().n_layers(); ++layer)
+      for (const auto& run : cache.keys(layer, 0))
+        if (std::find(shifts.begin(), shifts.end(), run.rotation_shift) == shifts.end())
+          shifts.push_back(run.rotation_shift);
+  }
+
+  /// All passes of a planned call.
+  template <class Cache>
+  void run(Workspace<S>& workspace, ExecutorRef exec,
+           std::span<const Segment<Cache>> segments) const noexcept {
+    Vector<Placement>& placements = workspace.placements();
+    Vector<Index>& done = workspace.lists();  // tokens of each segment that are through
+    std::fill(done.begin(), done.end(), Index{0});
+    while (true) {
+      Index n_rows = 0;
+      for (std::size_t i = 0; i < segments.size(); ++i) {
+        const Index n = pass_rows(segments[i], done[i]);
+        placements[i] = {n_rows, n, segments[i].cache->kv_len()};
+        n_rows += n;
+      }
+      if (n_rows == 0) return;
+      run_pass(workspace, exec, segments, n_rows);
+      for (std::size_t i = 0; i < segments.size(); ++i) {
+        done[i] += placements[i].n_rows;
+        if (placements[i].n_rows > 0) segments[i].cache->commit();
+      }
+    }
+  }
+
+  template <class Cache>
+  void run_pass(Workspace<S>& workspace, ExecutorRef exec, std::span<const Segment<Cache>> segments,
+                Index n_rows) const noexcept {
+    const std::span<const Placement> placements(workspace.placements());
+    const std::span<const Index> done(workspace.lists());
+    Pass<S, Cache> pass{
+        exec, segments, placements, {model_->limits, workspace.shifts()}, workspace.buffers(n_rows)};
+    const PassBuffers<S>& buffers = pass.buffers;
+    for (std::size_t i = 0; i < segments.size(); ++i) {
+      const Placement& place = placements[i];
+      for_each_row(exec, place.n_rows, [&](Index r) {
+        const Index row = place.first_row + r, position = place.position + r;
+        model_->embedding.template forward<Formats>(segments[i].tokens[static_cast<std::size_t>(done[i] + r)],
+                                                    position, buffers.branch.row(row),
+                                                    buffers.hidden.row(row));
+        set_angles(pass, row, position);
+      });
+    }
+    for (const DecoderLayer<S>& layer : model_->layers) layer.template forward<Formats>(pass);
+
+    // Rows that were asked for, one after another; those of earlier passes are before them in their segment.
+    const RowsView<S> head_rows = workspace.head_rows();
+    RowsView<S> logits = workspace.logits();
+    Index segment_logits = 0;
+    for (std::size_t i = 0; i < segments.size(); ++i) {
+      const Placement& place = placements[i];
+      const Index n_tokens = static_cast<Index>(segments[i].tokens.size());
+      const Index n =
+          logit_rows(segments[i], place.n_rows, place.n_rows > 0 && done[i] + place.n_rows == n_tokens);
+      if (n > 0) {
+        const Index first = place.first_row + place.n_rows - n;
+        for_each_row(exec, n, [&](Index r) {
+          model_->final_norm.apply(buffers.hidden.row(first + r), head_rows.row(r));
+        });
+        const Index at = segment_logits + (segments[i].logits == Rows::kAll ? done[i] : 0);
+        run_linear<Formats>(pass,
+                            std::array{model_->head.job({head_rows.data, n, head_rows.cols, head_rows.stride},
+                                                        {logits.row(at), n, logits.cols, logits.stride})});
+      }
+      segment_logits += logit_rows(segments[i], n_tokens, true);
+    }
+  }
+
+  /// The angles of one row, in every table of the pass.
+  template <class Cache>
+  void set_angles(const Pass<S, Cache>& pass, Index row, Index position) const noexcept {
+    const Index n_pairs = static_cast<Index>(model_->frequencies.size());
+    if (n_pairs == 0) return;
+    Index table = 0;
+    for (const Index limit : pass.stands.limits)
+      for (const Index shift : pass.stands.shifts) {
+        const Index at = (table++ * pass.n_rows() + row) * n_pairs;
+        kernels::rotary_angles(std::min(position, limit) - shift, model_->frequencies.data(), n_pairs,
+                               pass.buffers.cosines + at, pass.buffers.sines + at);
+      }
+  }
+
+  std::shared_ptr<const Model> model_;
+};
+
+}  // namespace kvdecode

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: MIT
+// <kvdecode/model/workspace.hpp> - the scratch memory of a forward call: one aligned block, sized by the plan
+// of the call, kept for the next one. Holds the logits until then.
+#pragma once
+
+#include <kvdecode/core/memory.hpp>
+#include <kvdecode/core/scalar.hpp>
+#include <kvdecode/layers/pass.hpp>
+
+namespace kvdecode::inline KVDECODE_ABI {
+
+/// What a call needs, in rows and scalars.
+struct WorkspaceSizes {
+  Index n_rows = 0;  // of the largest pass
+  Index n_logit_rows = 0;
+  Index n_head_rows = 0;  // rows of logits of the largest pass
+  Index d_model = 0;
+  Index q_dim = 0;   // n_heads * head_dim
+  Index kv_dim = 0;  // n_kv_heads * head_dim
+  Index d_ff = 0;
+  Index vocab_size = 0;
+  Index n_pairs = 0;      // of rotary dimensions
+  Index n_tables = 0;     // tables of angles
+  Index n_rotations = 0;  // of a query in the layer that needs most; 1: in place
+  Index concurrency = 0;
+  Index scratch = 0;  // scalars a thread
+};
+
+/// One thread at a time. Movable.
+template <Scalar S>
+class Workspace {
+ public:
+  /// Bytes it holds.
+  Index bytes() const noexcept {
+    return block_.bytes() + static_cast<Index>(lists_.capacity() * sizeof(Index));
+  }
+
+  /// Makes room for a call. @throws std::bad_alloc; what it held is lost either way
+  void prepare(const WorkspaceSizes& sizes) {
+    sizes_ = sizes;
+    Index total = 0;
+    carve(
+        [&](Index n) {
+          total += rounded(n * static_cast<Index>(sizeof(S)));
+          return nullptr;
+        },
+        sizes.n_rows);
+    if constexpr (std::is_trivially_copyable_v<S>) block_.grow(total);
+  }
+
+  /// The areas of a pass of n rows. @pre prepare() was called for as many
+  PassBuffers<S> buffers(Index n_rows) noexcept {
+    std::byte* next = block_.data();
+    return carve(
+        [&](Index n) {
+          S* area = reinterpret_cast<S*>(next);
+          next += rounded(n * static_cast<Index>(sizeof(S)));
+          return area;
+        },
+        n_rows);
+  }
+  /// [n_logit_rows, vocab_size]
+  RowsView<S> logits() noexcept {
+    return {logits_, sizes_.n_logit_rows, sizes_.vocab_size, sizes_.vocab_size};
+  }
+  /// The normed rows that the head reads, [n_head_rows, d_model], and where it writes.
+  RowsView<S> head_rows() noexcept {
+    return {head_rows_, sizes_.n_head_rows, sizes_.d_model, sizes_.d_model};
+  }
+
+  /// Lists of the plan: kept here so that a step does not allocate.
+  Vector<Placement>& placements() noexcept { return placements_; }
+  Vector<Index>& shifts() noexcept { return shifts_; }
+  Vector<Index>& lists() noexcept { return lists_; }
+
+ private:
+  static_assert(std::is_trivially_copyable_v<S>, "Scratch memory holds trivially copyable scalars.");
+
+  static constexpr Index rounded(Index bytes) {
+    return (bytes + static_cast<Index>(kCacheLine) - 1) / static_cast<Index>(kCacheLine) *
+           static_cast<Index>(kCacheLine);
+  }
+
+  /// Asks `take` for each area in turn. The logits come first: their place does not depend on the pass's
+  /// rows.
+  template <class Take>
+  PassBuffers<S> carve(Take&& take, Index n) {
+    const WorkspaceSizes& s = sizes_;
+    const auto rows = [&](Index cols) { return RowsView<S>{take(n * cols), n, cols, cols}; };
+    logits_ = take(s.n_logit_rows * s.vocab_size);
+    head_rows_ = take(s.n_head_rows * s.d_model);
+    PassBuffers<S> b;
+    b.hidden = rows(s.d_model);
+    b.normed = rows(s.d_model);
+    b.branch = rows(s.d_model);
+    b.queries = rows(s.q_dim);
+    b.keys = rows(s.kv_dim);
+    b.values = rows(s.kv_dim);
+    b.attention = rows(s.q_dim);
+    b.gate = rows(s.d_ff);
+    b.up = rows(s.d_ff);
+    b.rotated = take(s.n_rotations > 1 ? s.n_rotations * n * s.q_dim : 0);
+    b.cosines = take(s.n_tables * n * s.n_pairs);
+    b.sines = take(s.n_tables * n * s.n_pairs);
+    b.scratch_stride = rounded(s.scratch * static_cast<Index>(sizeof(S))) / static_cast<Index>(sizeof(S));
+    b.scratch = take(s.concurrency * b.scratch_stride);
+    return b;
+  }
+
+  WorkspaceSizes sizes_;
+  Block<std::byte> block_;
+  S* logits_ = nullptr;
+  S* head_rows_ = nullptr;
+  Vector<Placement> placements_;
+  Vector<Index> shifts_;
+  Vector<Index> lists_;
+};
+
+}  // namespace kvdecode
