@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: MIT
+// <kvdecode/decode/any_decoder.hpp> - a decoder whose strategy and cache are chosen at run time, behind one
+// virtual call a step. For command lines and configuration files; programs that know what they want name the
+// types.
+#pragma once
+
+#include <kvdecode/cache/contiguous.hpp>
+#include <kvdecode/decode/decoder.hpp>
+
+#include <memory>
+#include <span>
+#include <string_view>
+
+namespace kvdecode::inline KVDECODE_ABI {
+
+/// Which decoder make_decoder() makes.
+struct DecodeOptions {
+  enum class Strategy { kRecompute, kCached };
+  /// How a cache stores keys and values. kNative rounds nothing; the others halve or keep memory
+  /// (core/element_formats.hpp).
+  enum class CacheFormat { kNative, kF16, kBF16 };
+
+  Strategy strategy = Strategy::kCached;
+  CacheFormat cache_format = CacheFormat::kNative;  // with either strategy: both then give the same bits
+  Index max_seq_len = 0;                            // positions; 0: the model's
+  Index prefill_chunk = 512;                        // tokens a pass
+};
+
+/// The interface of Decoder for scalars S.
+template <Scalar S>
+class AnyDecoder {
+ public:
+  using scalar = S;
+
+  /// Takes over any decoder of this scalar.
+  template <class T, class Strategy>
+  requires std::same_as<typename T::scalar, S> AnyDecoder(Decoder<T, Strategy> decoder)
+      : self_(std::make_unique<Model<Decoder<T, Strategy>>>(std::move(decoder))) {}
+
+  std::span<const S> append(std::span<const TokenId> tokens) { return self_->append(tokens); }
+  std::span<const S> step(TokenId token) { return self_->append({&token, 1}); }
+  std::span<const S> logits() { return self_->logits(); }
+  void truncate(Index new_len) { self_->truncate(new_len); }
+  void clear() noexcept { self_->clear(); }
+  AnyDecoder fork() const { return AnyDecoder(self_->fork()); }
+  bool can_append(Index n) const noexcept { return n >= 0 && n <= max_seq_len() - kv_len(); }
+  std::span<const TokenId> tokens() const noexcept { return self_->tokens(); }
+  Index kv_len() const noexcept { return static_cast<Index>(tokens().size()); }
+  Index max_seq_len() const noexcept { return self_->max_seq_len(); }
+  DecoderStatistics statistics() const noexcept { return self_->statistics(); }
+
+ private:
+  struct Interface {
+    virtual ~Interface() = default;
+    virtual std::span<const S> append(std::span<const TokenId> tokens) = 0;
+    virtual std::span<const S> logits() = 0;
+    virtual void truncate(Index new_len) = 0;
+    virtual void clear() noexcept = 0;
+    virtual std::unique_ptr<Interface> fork() const = 0;
+    virtual std::span<const TokenId> tokens() const noexcept = 0;
+    virtual Index max_seq_len() const noexcept = 0;
+    virtual DecoderStatistics statistics() const noexcept = 0;
+  };
+  template <class D>
+  struct Model final : Interface {
+    explicit Model(D d) : decoder(std::move(d)) {}
+    std::span<const S> append(std::span<const TokenId> tokens) override { return decoder.append(tokens); }
+    std::span<const S> logits() override { return decoder.logits(); }
+    void truncate(Index new_len) override { decoder.truncate(new_len); }
+    void clear() noexcept override { decoder.clear(); }
+    std::unique_ptr<Interface> fork() const override { return std::make_unique<Model>(decoder.fork()); }
+    std::span<const TokenId> tokens() const noexcept override { return decoder.tokens(); }
+    Index max_seq_len() const noexcept override { return decoder.max_seq_len(); }
+    DecoderStatistics statistics() const noexcept override { return decoder.statistics(); }
+
+    D decoder;
+  };
+
+  explicit AnyDecoder(std::unique_ptr<Interface> self) noexcept : self_(std::move(self)) {}
+
+  std::unique_ptr<Interface> self_;
+};
+
+namespace detail {
+
+template <class Cache, class T>
+AnyDecoder<typename T::scalar> make_decoder_with(const T& transformer, const DecodeOptions& options,
+                                                 ExecutorRef exec) {
+  if (options.strategy == DecodeOptions::Strategy::kRecompute)
+    return Decoder(transformer, Recompute<Cache>{options.max_seq_len, options.prefill_chunk, {}}, exec);
+  return Decoder(transformer, Cached<Cache>{options.max_seq_len, options.prefill_chunk, {}}, exec);
+}
+
+}  // namespace detail
+
+/// The decoder that the options describe, over a GrowingCache. @throws Error kBadArgument, std::bad_alloc
+template <class T>
+AnyDecoder<typename T::scalar> make_decoder(const T& transformer, const DecodeOptions& options = {},
+                                            ExecutorRef exec = {}) {
+  switch (options.cache_format) {
+    case DecodeOptions::CacheFormat::kNative: break;
+    case DecodeOptions::CacheFormat::kF16:
+      return detail::make_decoder_with<GrowingCache<F16>>(transformer, options, exec);
+    case DecodeOptions::CacheFormat::kBF16:
+      return detail::make_decoder_with<GrowingCache<BF16>>(transformer, options, exec);
+  }
+  return detail::make_decoder_with<Auto>(transformer, options, exec);
+}
+
+}  // namespace kvdecode

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: MIT
+// <kvdecode/decode/decoder.hpp> - one sequence being decoded: the model, the strategy, the cache, the tokens
+// so far.
+#pragma once
+
+#include <kvdecode/decode/strategies.hpp>
+
+#include <span>
+
+namespace kvdecode::inline KVDECODE_ABI {
+
+/// What a decoder has done and holds.
+struct DecoderStatistics {
+  Index n_tokens_run = 0;   // tokens that passed through the layers, again each time they did
+  Index n_reprefill = 0;    // times that old tokens had to be run again, for a new rotary epoch
+  Index cache_bytes = 0;    // kept between steps; 0 for Recompute
+  Index scratch_bytes = 0;  // workspace, and Recompute's keys and values within a step
+};
+
+/// A sequence and its next-token logits. Owns a handle of the transformer, workspace, cache and history;
+/// movable, copied by fork() only. One thread at a time; the executor must outlive it.
+template <class T, DecodeStrategy<typename T::scalar> Strategy>
+class Decoder {
+ public:
+  using transformer_type = T;
+  using scalar = typename T::scalar;
+  using strategy_type = Strategy;
+  using cache_type = typename Strategy::template cache_type<scalar>;
+
+  /// @throws Error kBadArgument (options), std::bad_alloc
+  explicit Decoder(T transformer, Strategy strategy = {}, ExecutorRef exec = {})
+      : transformer_(std::move(transformer)),
+        strategy_(strategy),
+        exec_(exec),
+        cache_(strategy_.make_cache(transformer_)) {
+    history_.reserve(static_cast<std::size_t>(max_seq_len()));
+  }
+  Decoder(Decoder&&) noexcept = default;
+  Decoder& operator=(Decoder&&) noexcept = default;
+
+  /// Appends tokens and returns the logits after the last one, [vocab_size], valid until the next operation.
+  /// Cached: O(n) passes through the layers for n tokens; Recompute: for all tokens.
+  /// @throws Error kBadArgument (no tokens, token id), kCacheFull, std::bad_alloc: nothing changed
+  std::span<const scalar> append(std::span<const TokenId> tokens) {
+    if (tokens.empty()) [[unlikely]]
+      detail::raise(ErrorCode::kBadArgument, "decoder: append needs at least one token");
+    const Index n = static_cast<Index>(tokens.size());
+    if (!can_append(n)) [[unlikely]]
+      detail::raise(ErrorCode::kCacheFull, "KV cache full: max_seq_len ", max_seq_len(), ", kv_len ",
+                    kv_len(), ", n_new ", n);
+    const Index vocab_size = transformer_.config().vocab_size;
+    for (const TokenId token : tokens)
+      if (token < 0 || token >= vocab_size) [[unlikely]]
+        detail::raise(ErrorCode::kBadArgument, "token id ", token, " is outside the vocabulary of ",
+                      vocab_size);
+    const std::size_t before = history_.size();
+    history_.insert(history_.end(), tokens.begin(), tokens.end());
+    try {
+      return logits_of_history();
+    } catch (...) {
+      history_.resize(before);
+      forget_from(static_cast<Index>(before));
+      throw;
+    }
+  }
+  std::span<const scalar> step(TokenId token) { return append({&token, 1}); }
+
+  /// The logits after the last token once more, for instance after truncate(). @throws as append
+  std::span<const scalar> logits() {
+    if (history_.empty()) [[unlikely]]
+      detail::raise(ErrorCode::kBadArgument, "decoder: an empty sequence has no logits");
+    return logits_of_history();
+  }
+
+  /// Forgets the tokens from new_len on. @throws Error kBadArgument unless 0 <= new_len <= kv_len(): nothing
+  /// changed
+  void truncate(Index new_len) {
+    if (new_len < 0 || new_len > kv_len()) [[unlikely]]
+      detail::raise(ErrorCode::kBadArgument, "decoder: cannot truncate to ", new_len, " tokens, kv_len ",
+                    kv_len());
+    history_.resize(static_cast<std::size_t>(new_len));
+    forget_from(new_len);
+  }
+  void clear() noexcept {
+    history_.clear();
+    cache_.clear();
+  }
+  /// An independent decoder with the same sequence, strategy and executor. Its workspace starts empty.
+  Decoder fork() const {
+    Decoder copy(transformer_, strategy_, exec_);
+    copy.history_.assign(history_.begin(), history_.end());
+    if constexpr (Strategy::kKeepsCache) copy.cache_ = cache_.fork();
+    copy.statistics_ = statistics_;
+    return copy;
+  }
+
+  bool can_append(Index n) const noexcept { return n >= 0 && n <= max_seq_len() - kv_len(); }
+  std::span<const TokenId> tokens() const noexcept { return history_; }
+  /// Tokens of the sequence, all of which the next step builds on.
+  Index kv_len() const noexcept { return static_cast<Index>(history_.size()); }
+  Index max_seq_len() const noexcept { return strategy_.max_positions(transformer_.config()); }
+  const T& transformer() const noexcept { return transformer_; }
+  const cache_type& cache() const noexcept { return cache_; }
+  DecoderStatistics statistics() const noexcept {
+    DecoderStatistics s = statistics_;
+    s.cache_bytes = Strategy::kKeepsCache ? cache_.bytes() : 0;
+    s.scratch_bytes = workspace_.bytes() + (Strategy::kKeepsCache ? 0 : cache_.bytes());
+    return s;
+  }
+
+ private:
+  std::span<const scalar> logits_of_history() {
+    const Advance<scalar> result =
+        strategy_.advance(transformer_, workspace_, exec_, cache_, std::span<const TokenId>(history_));
+    statistics_.n_tokens_run += result.n_tokens_run;
+    statistics_.n_reprefill += result.reprefilled ? 1 : 0;
+    return {result.logits.data, static_cast<std::size_t>(result.logits.cols)};
+  }
+  /// The cache must not be ahead of history; where it cannot go back, the next step runs what it lacks.
+  void forget_from(Index new_len) {
+    if (cache_.kv_len() <= new_len)
+      cache_.abandon();
+    else if (cache_.can_truncate(new_len))
+      cache_.truncate(new_len);
+    else
+      cache_.clear(cache_.epoch());
+  }
+
+  T transformer_;
+  Strategy strategy_;
+  ExecutorRef exec_;
+  cache_type cache_;
+  Workspace<scalar> workspace_;
+  Vector<TokenId> history_;
+  DecoderStatistics statistics_;
+};
+
+}  // namespace kvdecode

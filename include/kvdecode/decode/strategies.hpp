@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: MIT
+// <kvdecode/decode/strategies.hpp> - the two ways to decode, one word apart.
+//
+//   Recompute<>  runs the whole sequence for every token: O(T^3) attention over T tokens, no memory between
+//   steps.
+//                The plain definition, and what the other one is compared with.
+//   Cached<>     runs only the new tokens against the keys and values of the old ones: O(T^2), for a cache
+//   that grows
+//                with the sequence.
+//
+// Both give the same bits. Cache = Auto is a GrowingCache that rounds nothing; any other KvCache can be
+// named.
+#pragma once
+
+#include <kvdecode/cache/growing.hpp>
+#include <kvdecode/decode/concepts.hpp>
+
+#include <algorithm>
+
+namespace kvdecode::inline KVDECODE_ABI {
+
+/// The cache that suits most: grows as needed and stores scalars as they are.
+struct Auto {
+  struct Options {};
+};
+
+/// What one step did.
+template <class S>
+struct Advance {
+  RowsView<const S> logits;  // [1, vocab_size], in the workspace until its next use
+  Index n_tokens_run;        // tokens that passed through the layers
+  bool reprefilled;          // old tokens had to be run again, for a new rotary epoch
+};
+
+namespace detail {
+
+template <class Cache, class S>
+struct ResolveCache {
+  using type = Cache;
+  using Options = typename Cache::Options;
+  static Options options(const Options& given) { return given; }
+};
+template <class S>
+struct ResolveCache<Auto, S> {
+  using type = GrowingCache<Native<S>>;
+  static typename type::Options options(const Auto::Options&) { return {}; }
+};
+
+inline void check_strategy(Index max_seq_len, Index prefill_chunk) {
+  if (max_seq_len < 0) [[unlikely]]
+    raise(ErrorCode::kBadArgument, "decode: max_seq_len must not be negative, got ", max_seq_len);
+  if (prefill_chunk < 1) [[unlikely]]
+    raise(ErrorCode::kBadArgument, "decode: prefill_chunk must be at least 1, got ", prefill_chunk);
+}
+
+/// The longest sequence: what was asked for, or the model's. Learned positions end where they end.
+inline Index max_positions(const ModelConfig& config, Index max_seq_len) noexcept {
+  if (max_seq_len == 0) return config.max_seq_len;
+  return config.position == PositionKind::kLearned ? std::min(max_seq_len, config.max_seq_len) : max_seq_len;
+}
+
+/// Runs history[cache.kv_len(), end) in passes of at most `chunk` tokens.
+template <class T, class S, class Cache>
+Advance<S> run_missing(const T& transformer, Workspace<S>& workspace, ExecutorRef exec, Cache& cache,
+                       std::span<const TokenId> history, Index chunk) {
+  Advance<S> result{{}, 0, false};
+  const Index end = static_cast<Index>(history.size());
+  cache.reserve(end - cache.kv_len());  // the whole call, before its first pass
+  while (cache.kv_len() < end) {
+    const Index begin = cache.kv_len(), n = std::min({chunk, end - begin, cache.max_append()});
+    const Segment<Cache> segment{
+        &cache, history.subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(n)),
+        begin + n == end ? Rows::kLast : Rows::kNone};
+    result.logits = transformer.forward(workspace, exec, segment);
+    result.n_tokens_run += n;
+  }
+  return result;
+}
+
+}  // namespace detail
+
+/// Naive decoding: every step starts from nothing.
+template <class Cache = Auto>
+struct Recompute {
+  template <class S>
+  using cache_type = typename detail::ResolveCache<Cache, S>::type;
+  static constexpr bool kKeepsCache = false;
+
+  Index max_seq_len = 0;               // positions; 0: the model's
+  Index prefill_chunk = 512;           // tokens a pass
+  typename Cache::Options cache = {};  // of the cache that holds keys and values within a step
+
+  Index max_positions(const ModelConfig& config) const noexcept {
+    return detail::max_positions(config, max_seq_len);
+  }
+  template <class T>
+  auto make_cache(const T& transformer) const {
+    detail::check_strategy(max_seq_len, prefill_chunk);
+    using Resolved = detail::ResolveCache<Cache, typename T::scalar>;
+    return typename Resolved::type(transformer.kv_shape(), max_positions(transformer.config()),
+                                   Resolved::options(cache));
+  }
+  template <class T, class S, class C>
+  Advance<S> advance(const T& transformer, Workspace<S>& workspace, ExecutorRef exec, C& work,
+                     std::span<const TokenId> history) const {
+    work.clear(transformer.config().rotary_epoch(static_cast<Index>(history.size())));
+    return detail::run_missing(transformer, workspace, exec, work, history, prefill_chunk);
+  }
+};
+
+/// Cached decoding: a step runs what the cache has not seen.
+template <class Cache = Auto>
+struct Cached {
+  template <class S>
+  using cache_type = typename detail::ResolveCache<Cache, S>::type;
+  static constexpr bool kKeepsCache = true;
+
+  Index max_seq_len = 0;               // positions; 0: the model's
+  Index prefill_chunk = 512;           // tokens a pass: the workspace does not grow with the prompt
+  typename Cache::Options cache = {};  // of the cache
+
+  Index max_positions(const ModelConfig& config) const noexcept {
+    return detail::max_positions(config, max_seq_len);
+  }
+  template <class T>
+  auto make_cache(const T& transformer) const {
+    detail::check_strategy(max_seq_len, prefill_chunk);
+    using Resolved = detail::ResolveCache<Cache, typename T::scalar>;
+    return typename Resolved::type(transformer.kv_shape(), max_positions(transformer.config()),
+                                   Resolved::options(cache));
+  }
+  template <class T, class S, class C>
+  Advance<S> advance(const T& transformer, Workspace<S>& workspace, ExecutorRef exec, C& kv,
+                     std::span<const TokenId> history) const {
+    const Index epoch = transformer.config().rotary_epoch(static_cast<Index>(history.size()));
+    const bool reprefill = epoch != kv.epoch() && kv.kv_len() > 0;
+    if (epoch != kv.epoch()) kv.clear(epoch);
+    // Logits of a token that is in the cache already have to be computed again with it.
+    if (kv.kv_len() == static_cast<Index>(history.size())) kv.truncate(kv.kv_len() - 1);
+    Advance<S> result = detail::run_missing(transformer, workspace, exec, kv, history, prefill_chunk);
+    result.reprefilled = reprefill;
+    return result;
+  }
+};
+
+static_assert(DecodeStrategy<Recompute<>, float> && DecodeStrategy<Cached<>, double>);
+static_assert(DecodeStrategy<Cached<ContiguousCache<F16>>, float>);
+
+}  // namespace kvdecode
