@@ -10,7 +10,7 @@ namespace kvdecode::inline KVDECODE_ABI {
 
 /// Sum over k of a[k] * b[k], each product fused into its lane. 2 n flops.
 template <class S>
-inline S dot(const S* a, const S* b, Index n) {
+S dot(const S* a, const S* b, Index n) {
   Lanes<S> lanes = Lanes<S>::zero();
   Index k = 0;
   for (; k + kLanes <= n; k += kLanes) lanes = fma(Lanes<S>::loadu(a + k), Lanes<S>::loadu(b + k), lanes);
@@ -23,7 +23,7 @@ inline S dot(const S* a, const S* b, Index n) {
 
 /// Sum over k of a[k].
 template <class S>
-inline S sum(const S* a, Index n) {
+S sum(const S* a, Index n) {
   Lanes<S> lanes = Lanes<S>::zero();
   Index k = 0;
   for (; k + kLanes <= n; k += kLanes) lanes = add(lanes, Lanes<S>::loadu(a + k));

@@ -63,7 +63,7 @@ KVDECODE_INLINE typename R::type activate(const typename R::type& x) {
 }
 
 template <Activation kind, class S>
-inline void activate_row(const S* x, const S* factor, Index n, S* y) noexcept {
+void activate_row(const S* x, const S* factor, Index n, S* y) noexcept {
   using R = typename Lanes<S>::R;
   using R1 = simd::Register<S, false>;
   Index i = 0;
@@ -82,7 +82,7 @@ inline void activate_row(const S* x, const S* factor, Index n, S* y) noexcept {
 /// y = act(x), or act(x) * factor (gated units, Shazeer 2020). May be in place.
 /// @param x, y, factor  [n]; factor may be null
 template <class S>
-inline void activate(Activation kind, const S* x, const S* factor, Index n, S* y) noexcept {
+void activate(Activation kind, const S* x, const S* factor, Index n, S* y) noexcept {
   switch (kind) {
     case Activation::kSilu: return detail::activate_row<Activation::kSilu>(x, factor, n, y);
     case Activation::kGelu: return detail::activate_row<Activation::kGelu>(x, factor, n, y);

@@ -58,8 +58,8 @@ namespace detail {
 /// @param queries  [group_size, k_dim], one after another  @param scores  [group_size, 256], at the piece's
 /// first slot
 template <class KFormat, class S>
-inline void score_piece(const AttentionPiece& piece, const S* queries, Index group_size, Index k_dim, S scale,
-                        S* scores) noexcept {
+void score_piece(const AttentionPiece& piece, const S* queries, Index group_size, Index k_dim, S scale,
+                 S* scores) noexcept {
   const WorkScope<S> scope(Work::kScores);
   constexpr bool narrow = Lanes<S>::width == 1;
   constexpr int rows = narrow ? 1 : 4;
@@ -89,8 +89,8 @@ inline void score_piece(const AttentionPiece& piece, const S* queries, Index gro
 
 /// output[g, e] = fma(p[g, j], value[j, e], output[g, e]) for the rows of one piece, in rising j.
 template <class VFormat, class S>
-inline void value_piece(const AttentionPiece& piece, const S* probs, Index group_size, Index v_dim,
-                        S* output) noexcept {
+void value_piece(const AttentionPiece& piece, const S* probs, Index group_size, Index v_dim,
+                 S* output) noexcept {
   const WorkScope<S> scope(Work::kValues);
   using L = Lanes<S>;
   using R1 = simd::Register<S, false>;
@@ -147,7 +147,7 @@ struct TileSum {
   S sum;
 };
 template <class S>
-inline TileSum<S> softmax_tile(std::span<const AttentionPiece> pieces, S* row) noexcept {
+TileSum<S> softmax_tile(std::span<const AttentionPiece> pieces, S* row) noexcept {
   constexpr Index mask = kTilePositions - 1;
   S maximum = row[pieces.front().position & mask];
   for (const AttentionPiece& piece : pieces) {
@@ -186,7 +186,7 @@ inline TileSum<S> softmax_tile(std::span<const AttentionPiece> pieces, S* row) n
 
 /// y[i] = fma(factor, x[i], y[i]) when `into_y`, else fma(factor, y[i], x[i]).
 template <bool into_y, class S>
-inline void merge_outputs(S factor, const S* x, S* y, Index n) noexcept {
+void merge_outputs(S factor, const S* x, S* y, Index n) noexcept {
   using R = typename Lanes<S>::R;
   using R1 = simd::Register<S, false>;
   const auto f = R::set1(factor);
@@ -206,8 +206,8 @@ inline void merge_outputs(S factor, const S* x, S* y, Index n) noexcept {
 /// @param queries   [n_rotations, group_size, k_dim], rotation_stride scalars from one rotation to the next
 /// @param scratch   attention_scratch() scalars
 template <class KFormat, class VFormat, class S>
-inline void attend_tile(std::span<const AttentionPiece> pieces, const S* queries, Index rotation_stride,
-                        Index k_dim, S scale, AttentionState<S>& state, S* scratch) noexcept {
+void attend_tile(std::span<const AttentionPiece> pieces, const S* queries, Index rotation_stride, Index k_dim,
+                 S scale, AttentionState<S>& state, S* scratch) noexcept {
   if (pieces.empty()) return;
   const Index group_size = state.group_size, v_dim = state.v_dim;
   S* const probs = scratch;                               // [group_size, 256], slot = position mod 256
@@ -253,7 +253,7 @@ inline void attend_tile(std::span<const AttentionPiece> pieces, const S* queries
 /// out[g, e] = O[g, e] / L[g].
 /// @param out  [group_size, v_dim], one after another; may be state.output
 template <class S>
-inline void finish_attention(const AttentionState<S>& state, S* out) noexcept {
+void finish_attention(const AttentionState<S>& state, S* out) noexcept {
   using R = typename Lanes<S>::R;
   for (Index g = 0; g < state.group_size; ++g) {
     const S* o = state.output + g * state.v_dim;

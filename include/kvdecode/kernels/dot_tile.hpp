@@ -65,8 +65,8 @@ KVDECODE_INLINE void accumulate_tile(const std::byte* rows, Index row_stride, co
 /// @param rows   R rows in format F, row_stride bytes apart, at any alignment
 /// @param x      C rows of scalars, x_stride elements apart
 template <class F, class S, int R, int C>
-inline void dot_tile(const std::byte* rows, Index row_stride, const S* x, Index x_stride, Index n, S* out,
-                     Index out_stride, [[maybe_unused]] Index prefetch_bytes = 0) noexcept {
+void dot_tile(const std::byte* rows, Index row_stride, const S* x, Index x_stride, Index n, S* out,
+              Index out_stride, [[maybe_unused]] Index prefetch_bytes = 0) noexcept {
   using L = Lanes<S>;
   L lanes[R * C];
   simd::unroll<R * C>([&](auto i) KVDECODE_INLINE_LAMBDA { lanes[i] = L::zero(); });

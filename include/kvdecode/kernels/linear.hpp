@@ -38,7 +38,7 @@ constexpr Index panel_rows(Index d_in) {
 
 /// Rows [begin, begin + n) of W as scalars, one after another in `out`.
 template <class F, class S>
-inline void decode_rows(const MatrixView& w, Index begin, Index n, S* out) noexcept {
+void decode_rows(const MatrixView& w, Index begin, Index n, S* out) noexcept {
   if (w.transposed) {
     for (Index k = 0; k < w.cols; ++k)
       for (Index r = 0; r < n; ++r)
@@ -55,8 +55,8 @@ inline void decode_rows(const MatrixView& w, Index begin, Index n, S* out) noexc
 
 /// R rows of scalars times all rows of x, as wide a tile at a time as there are tokens.
 template <class S, int R>
-inline void multiply_rows(const std::byte* rows, Index row_stride, RowsView<const S> x, S* y,
-                          Index y_stride) noexcept {
+void multiply_rows(const std::byte* rows, Index row_stride, RowsView<const S> x, S* y,
+                   Index y_stride) noexcept {
   Index t = 0;
   constexpr int max_cols = TileShape<S>::kCols;
   for (; t + max_cols <= x.rows; t += max_cols)
@@ -73,8 +73,7 @@ inline void multiply_rows(const std::byte* rows, Index row_stride, RowsView<cons
 
 /// Rows [rows.begin, rows.end) of the product for many tokens.
 template <class F, class S>
-inline void linear_many(const MatrixView& w, Range rows, RowsView<const S> x, RowsView<S> y,
-                        S* scratch) noexcept {
+void linear_many(const MatrixView& w, Range rows, RowsView<const S> x, RowsView<S> y, S* scratch) noexcept {
   constexpr int tile = TileShape<S>::kRows;
   const bool in_place = std::is_same_v<F, Native<S>> && Lanes<S>::width > 1 && !w.transposed;
   const Index panel = panel_rows<S>(w.cols);
@@ -102,7 +101,7 @@ inline void linear_many(const MatrixView& w, Range rows, RowsView<const S> x, Ro
 
 /// Rows of the product for one token, from the stored bytes.
 template <class F, class S>
-inline void linear_one(const MatrixView& w, Range rows, const S* x, S* y) noexcept {
+void linear_one(const MatrixView& w, Range rows, const S* x, S* y) noexcept {
   constexpr int tile = Lanes<S>::width == 1 ? 1 : simd::kVectorRegisters >= 32 ? 8 : 4;
   const Index prefetch = F::row_bytes(kLanes) < 64 ? kPrefetchBytes : 0;
   Index r = rows.begin;
@@ -113,7 +112,7 @@ inline void linear_one(const MatrixView& w, Range rows, const S* x, S* y) noexce
 
 /// The same for a transposed matrix: sixteen outputs side by side, each with its sixteen lanes.
 template <class F, class S>
-inline void linear_one_transposed(const MatrixView& w, Range rows, const S* x, S* y) noexcept {
+void linear_one_transposed(const MatrixView& w, Range rows, const S* x, S* y) noexcept {
   Index r = rows.begin;
   for (; r + kLanes <= rows.end; r += kLanes) {
     Lanes<S> lanes[kLanes];  // lanes[j]: lane j of each of the sixteen outputs
@@ -147,7 +146,7 @@ constexpr Index linear_scratch(Index d_in, Index n) {
 /// Outputs [rows.begin, rows.end) of one product, in format F. 2 n d_in flops each.
 /// @pre rows.begin is a multiple of 16  @param scratch  linear_scratch() scalars
 template <class F, class S>
-inline void linear_rows(const LinearJob<S>& job, Range rows, S* scratch) noexcept {
+void linear_rows(const LinearJob<S>& job, Range rows, S* scratch) noexcept {
   const WorkScope<S> scope(Work::kLinear);
   if (job.x.rows > 1)
     detail::linear_many<F, S>(job.w, rows, job.x, job.y, scratch);
@@ -165,8 +164,7 @@ inline void linear_rows(const LinearJob<S>& job, Range rows, S* scratch) noexcep
 /// Several products in one parallel step; each thread takes a contiguous part of the rows of every matrix.
 /// @param scratch         scratch_stride scalars for each of exec.concurrency() parts
 template <class Formats, class S>
-inline void linear(ExecutorRef exec, std::span<const LinearJob<S>> jobs, S* scratch,
-                   Index scratch_stride) noexcept {
+void linear(ExecutorRef exec, std::span<const LinearJob<S>> jobs, S* scratch, Index scratch_stride) noexcept {
   const Index parts = exec.concurrency();
   auto part = [&](Index i) noexcept {
     for (const LinearJob<S>& job : jobs) {

@@ -17,7 +17,7 @@ namespace kernels {
 /// y = x / sqrt(mean(x^2) + eps) * w. May be in place.
 /// @param x, y, w  [n]
 template <class S>
-inline void rms_norm(const S* x, const S* w, S eps, Index n, S* y) noexcept {
+void rms_norm(const S* x, const S* w, S eps, Index n, S* y) noexcept {
   using kvdecode::sqrt;
   const S mean = dot(x, x, n) / S(static_cast<double>(n));
   const S inverse = S(1.0f) / sqrt(mean + eps);
@@ -31,7 +31,7 @@ inline void rms_norm(const S* x, const S* w, S eps, Index n, S* y) noexcept {
 /// y = (x - mean(x)) / sqrt(variance(x) + eps) * w + b. May be in place.
 /// @param x, y, w, b  [n]; b may be null
 template <class S>
-inline void layer_norm(const S* x, const S* w, const S* b, S eps, Index n, S* y) noexcept {
+void layer_norm(const S* x, const S* w, const S* b, S eps, Index n, S* y) noexcept {
   using kvdecode::sqrt;
   const S count = S(static_cast<double>(n));
   const S mean = sum(x, n) / count;

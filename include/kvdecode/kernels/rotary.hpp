@@ -18,8 +18,8 @@ namespace kernels {
 /// Cosines and sines of position * inverse_frequency[i].
 /// @param inverse_frequency, cosine, sine  [n_pairs]  @pre |position * frequency| < 2^30
 template <class S>
-inline void rotary_angles(Index position, const double* inverse_frequency, Index n_pairs, S* cosine,
-                          S* sine) noexcept {
+void rotary_angles(Index position, const double* inverse_frequency, Index n_pairs, S* cosine,
+                   S* sine) noexcept {
   for (Index i = 0; i < n_pairs; ++i) {
     const SinCos turn = sincos(mul(static_cast<double>(position), inverse_frequency[i]));
     cosine[i] = S(turn.cos);
@@ -31,8 +31,8 @@ inline void rotary_angles(Index position, const double* inverse_frequency, Index
 /// copied.
 /// @param x, y  [head_dim], y == x or apart
 template <class S>
-inline void rotate(RotaryPairs pairs, const S* x, const S* cosine, const S* sine, Index n_pairs,
-                   Index head_dim, S* y) noexcept {
+void rotate(RotaryPairs pairs, const S* x, const S* cosine, const S* sine, Index n_pairs, Index head_dim,
+            S* y) noexcept {
   using R1 = simd::Register<S, false>;
   const Index step = pairs == RotaryPairs::kHalves ? 1 : 2;
   const Index partner = pairs == RotaryPairs::kHalves ? n_pairs : 1;

@@ -114,9 +114,9 @@ struct Register<S, true> {
     return Eigen::internal::pselect(Eigen::internal::pcmp_lt(a, b), x, y);
   }
   static KVDECODE_INLINE type max(const type& a, const type& b) {
-#if defined(__x86_64__)
+#if defined(__x86_64__) && !defined(EIGEN_VECTORIZE_AVX512)
     return Eigen::internal::pmax(a, b);  // a < b ? b : a to the bit; on NEON it is another function
-#else
+#else  // for AVX-512 g++ 12 warns of its own intrinsic
     return lt_select(a, b, b, a);
 #endif
   }

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: MIT
+// How does one write text with a model? The text goes to standard output, the figures to standard error.
+//
+// Run: build/examples/generate MODEL --prompt TEXT [--strategy cached|recompute] [--max-new-tokens N]
+//          [--temperature X --top-k K --top-p P --seed S] [--threads N] [--scalar f32|f64]
+#include "program.hpp"
+
+#include <kvdecode/pipeline.hpp>
+
+#include <iostream>
+#include <string>
+#include <string_view>
+
+namespace {
+
+struct Arguments {
+  std::string model;
+  std::string prompt;
+  std::string strategy = "cached";
+  std::string scalar = "f32";
+  kvdecode::Index max_new_tokens = 128;
+  kvdecode::Index n_threads = 1;
+  kvdecode::SamplingOptions sampling{.temperature = 0.0};  // greedy unless asked otherwise
+};
+
+template <class S>
+int write(const Arguments& arguments) {
+  const kvdecode::TextModel model = kvdecode::load_text_model(arguments.model);
+  kvdecode::ThreadTeam team(arguments.n_threads);
+  kvdecode::DecodeOptions options;
+  if (arguments.strategy == "recompute") options.strategy = kvdecode::DecodeOptions::Strategy::kRecompute;
+  auto decoder = kvdecode::make_decoder(model.transformer<S>(), options, team);
+  const auto result = kvdecode::generate_text(
+      decoder, model.tokenizer(), arguments.prompt, kvdecode::Sampling<>(arguments.sampling),
+      {.max_new_tokens = arguments.max_new_tokens, .stop_tokens = model.stop_tokens()},
+      [](std::string_view piece) {
+        std::cout << piece << std::flush;
+        return std::cout.good();
+      });
+  std::cout << std::endl;
+  if (!std::cout) throw std::runtime_error("standard output cannot be written");
+  const kvdecode::GenerateStatistics& s = result.statistics;
+  std::cerr << program::count(s.n_prompt_tokens) << " prompt tokens, " << program::count(s.n_new_tokens)
+            << " new, stopped by " << to_string(result.stop_reason) << "; first token after "
+            << program::seconds(s.time_to_first_token) << ", then " << program::rate(s.tokens_per_second)
+            << " tokens/s; cache " << program::bytes(s.decoder.cache_bytes) << '\n';
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app{"Continues a prompt with a model from a Hugging Face folder.", "generate"};
+  Arguments a;
+  app.add_option("MODEL", a.model, "a Hugging Face folder")->required();
+  app.add_option("--prompt", a.prompt, "the text to continue")->required();
+  app.add_option("--strategy", a.strategy, "how to decode")
+      ->check(CLI::IsMember({"cached", "recompute"}))
+      ->capture_default_str();
+  app.add_option("--max-new-tokens", a.max_new_tokens, "tokens to write at most")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  app.add_option("--temperature", a.sampling.temperature, "0: always the most probable token")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  app.add_option("--top-k", a.sampling.top_k, "draw from the k likeliest tokens; 0: from all")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  app.add_option("--top-p", a.sampling.top_p, "draw from the likeliest tokens that reach this probability")
+      ->check(CLI::Range(0.0, 1.0))
+      ->capture_default_str();
+  app.add_option("--seed", a.sampling.seed, "of the draws")->capture_default_str();
+  app.add_option("--threads", a.n_threads, "threads to compute with")
+      ->check(CLI::Range(1, 1024))
+      ->capture_default_str();
+  app.add_option("--scalar", a.scalar, "the number type to compute in")
+      ->check(CLI::IsMember({"f32", "f64"}))
+      ->capture_default_str();
+  return program::run(app, argc, argv,
+                      [&] { return a.scalar == "f64" ? write<double>(a) : write<float>(a); });
+}

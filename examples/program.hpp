@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: MIT
+// What the command-line programs share: how they fail, and how they print figures.
+//
+// Exit status: 0 done; 1 it could not be done (a missing or bad file, a token out of range, …); 2 bad
+// arguments. Either way one line on standard error says why.
+#pragma once
+
+#include <CLI/CLI.hpp>
+
+#include <kvdecode/core/error.hpp>
+#include <kvdecode/core/types.hpp>
+
+#include <cstdio>
+#include <exception>
+#include <iostream>
+#include <new>
+#include <string>
+
+namespace program {
+
+/// Parses the arguments and runs body(); returns the exit status.
+template <class Body>
+int run(CLI::App& app, int argc, char** argv, Body&& body) {
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::Success& asked_for_help) {
+    return app.exit(asked_for_help);
+  } catch (const CLI::ParseError& error) {
+    std::cerr << app.get_name() << ": " << error.what() << " (--help shows the arguments)\n";
+    return 2;
+  }
+  try {
+    return body();
+  } catch (const std::bad_alloc&) {
+    std::cerr << app.get_name() << ": not enough memory\n";
+  } catch (const std::exception& error) {
+    std::cerr << app.get_name() << ": " << error.what() << '\n';
+  }
+  return 1;
+}
+
+/// "1.50 MiB"
+inline std::string bytes(kvdecode::Index n) {
+  static constexpr const char* units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+  double value = static_cast<double>(n);
+  int unit = 0;
+  while (value >= 1024.0 && unit < 4) {
+    value /= 1024.0;
+    ++unit;
+  }
+  char buffer[32];
+  std::snprintf(buffer, sizeof buffer, unit == 0 ? "%.0f %s" : "%.2f %s", value, units[unit]);
+  return buffer;
+}
+
+/// "3.1 ms", "2.78 s"
+inline std::string seconds(double s) {
+  char buffer[32];
+  if (s < 1.0)
+    std::snprintf(buffer, sizeof buffer, s < 0.01 ? "%.2f ms" : "%.1f ms", s * 1e3);
+  else
+    std::snprintf(buffer, sizeof buffer, "%.2f s", s);
+  return buffer;
+}
+
+/// "32,896"
+inline std::string count(kvdecode::Index n) {
+  std::string digits = std::to_string(n);
+  for (std::size_t i = digits.size(); i > 3; i -= 3) digits.insert(i - 3, ",");
+  return digits;
+}
+
+/// "128.4", "4,532"
+inline std::string rate(double per_second) {
+  if (per_second >= 1000.0) return count(static_cast<kvdecode::Index>(per_second + 0.5));
+  char buffer[32];
+  std::snprintf(buffer, sizeof buffer, "%.1f", per_second);
+  return buffer;
+}
+
+}  // namespace program

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: MIT
+// <kvdecode/pipeline/text_model.hpp> - a model with its tokenizer, from what people have on their disks.
+#pragma once
+
+#include <kvdecode/core/error.hpp>
+#include <kvdecode/io/mapped_file.hpp>
+#include <kvdecode/model/transformer.hpp>
+#include <kvdecode/pipeline/load_model.hpp>
+#include <kvdecode/text/tokenizer.hpp>
+#include <kvdecode/text/tokenizer_json.hpp>
+
+#include <algorithm>
+#include <filesystem>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace kvdecode::inline KVDECODE_ABI {
+
+/// A model that reads and writes text: weights, mapped where they lie, and tokenizer. A cheap handle.
+class TextModel {
+ public:
+  TextModel(LoadedModel model, Tokenizer tokenizer)
+      : model_(std::move(model)), tokenizer_(std::move(tokenizer)) {
+    if (tokenizer_.vocab_size() > model_.config.vocab_size) [[unlikely]]
+      detail::raise(ErrorCode::kMismatch, "the tokenizer has ", tokenizer_.vocab_size(),
+                    " tokens, the model only ", model_.config.vocab_size);
+    stop_tokens_ = model_.eos_token_ids;
+    if (const auto eos = tokenizer_.eos_id();
+        eos && std::find(stop_tokens_.begin(), stop_tokens_.end(), *eos) == stop_tokens_.end())
+      stop_tokens_.push_back(*eos);
+  }
+
+  /// The model, computing in S: shares the weights, copies only norms and biases.
+  template <Scalar S = float>
+  Transformer<S> transformer() const {
+    return Transformer<S>(model_.config, model_.weights);
+  }
+  const Tokenizer& tokenizer() const noexcept { return tokenizer_; }
+  const ModelConfig& config() const noexcept { return model_.config; }
+  const LoadReport& report() const noexcept { return model_.report; }
+  /// The tokens that end a text, as model and tokenizer name them.
+  const std::vector<TokenId>& stop_tokens() const noexcept { return stop_tokens_; }
+
+ private:
+  LoadedModel model_;
+  Tokenizer tokenizer_;
+  std::vector<TokenId> stop_tokens_;
+};
+
+namespace detail {
+inline std::string_view text_of(const MappedFile& file) {
+  return {reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()};
+}
+}  // namespace detail
+
+/// The tokenizer of a Hugging Face folder: tokenizer.json, and the names of first and last token in
+/// tokenizer_config.json, if it is there. @throws Error kBadFile, kUnsupported
+inline TokenizerSpec load_tokenizer_spec(const std::filesystem::path& folder) {
+  TokenizerSpec spec = read_tokenizer_json(detail::text_of(MappedFile(folder / "tokenizer.json")));
+  const std::filesystem::path config = folder / "tokenizer_config.json";
+  std::error_code error;
+  if (std::filesystem::exists(config, error))
+    apply_tokenizer_config(spec, detail::text_of(MappedFile(config)));
+  return spec;
+}
+
+/// Loads a model and its tokenizer. Where the tokenizer names no first or last token, the model's are taken.
+/// @throws Error kBadFile, kUnsupported, kMismatch, naming file and field or tensor
+inline TextModel load_text_model(const std::filesystem::path& path) {
+  LoadedModel model = load_model(path);
+  TokenizerSpec spec = load_tokenizer_spec(path);
+  if (!spec.bos_id && !model.bos_token_ids.empty()) spec.bos_id = model.bos_token_ids.front();
+  if (!spec.eos_id && !model.eos_token_ids.empty()) spec.eos_id = model.eos_token_ids.front();
+  return TextModel(std::move(model), Tokenizer(std::move(spec)));
+}
+
+}  // namespace kvdecode
