@@ -7,6 +7,7 @@
 #include <iostream>
 #include <string_view>
 
+// clang-format off
 int main() {
   // [readme]
   auto text    = kvdecode::load_text_model("examples/data/tiny-shakespeare");  // weights (mapped) and tokenizer

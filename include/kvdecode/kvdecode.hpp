@@ -27,3 +27,7 @@
 #include <kvdecode/model/random_weights.hpp>
 #include <kvdecode/model/transformer.hpp>
 #include <kvdecode/model/weights.hpp>
+
+#if defined(KVDECODE_USE_COMPILED)
+#include <kvdecode/compiled.hpp>
+#endif

@@ -29,11 +29,7 @@ struct KvRun {
 ///
 /// | expression | meaning | cost |
 /// |---|---|---|
-/// | c.reserve(n) | makes sure of room for n more positions; throws Error (kCacheFull) or std::bad_alloc with
-/// nothing changed. n may exceed max_append(). A second reserve replaces the first | the only step that may
-/// allocate | | c.append(layer, k, v) | writes the next rows of one layer, [n, n_kv_heads * k_dim] and [n,
-/// n_kv_heads * v_dim], in any split over calls; noexcept | O(n) | | c.commit() | the rows appended to all
-/// layers become part of the sequence; the rest of the reservation stays; noexcept | O(1) | | c.abandon() |
+/// | c.reserve(n) | makes sure of room for n more positions; throws Error (kCacheFull) or std::bad_alloc with nothing changed. n may exceed max_append(). A second reserve replaces the first | the only step that may allocate | | c.append(layer, k, v) | writes the next rows of one layer, [n, n_kv_heads * k_dim] and [n, n_kv_heads * v_dim], in any split over calls; noexcept | O(n) | | c.commit() | the rows appended to all layers become part of the sequence; the rest of the reservation stays; noexcept | O(1) | | c.abandon() |
 /// uncommitted rows and the reservation never happened; noexcept | O(layers) | | c.keys(layer, kv_head),
 /// c.values(…) | a borrowed range of KvRun in rising position, cut at the same places for both: committed
 /// rows, and the rows appended to that layer since. Valid until reserve, truncate or clear | O(1) |
@@ -46,9 +42,7 @@ struct KvRun {
 /// | c.capacity() | positions it can hold at most | O(1) |
 /// | c.max_append() | positions that one step can append without overwriting visible ones | O(1) |
 /// | c.first_position(layer) | the oldest position still stored, sinks left aside | O(1) |
-/// | c.can_truncate(n), c.truncate(n) | forgets the positions from n on; throws Error (kBadArgument),
-/// unchanged, if it cannot | O(layers) | | c.clear(epoch = 0) | forgets everything and starts an angle epoch
-/// | O(layers) | | c.fork() | an independent cache with the same content | O(bytes) or less | | c.epoch() |
+/// | c.can_truncate(n), c.truncate(n) | forgets the positions from n on; throws Error (kBadArgument), unchanged, if it cannot | O(layers) | | c.clear(epoch = 0) | forgets everything and starts an angle epoch | O(layers) | | c.fork() | an independent cache with the same content | O(bytes) or less | | c.epoch() |
 /// the angle epoch that its keys were rotated in | O(1) | | c.bytes() | bytes it has allocated | O(1) | |
 /// C::required_bytes(shape, capacity, options) | bytes that a cache of this capacity allocates | O(layers) |
 ///

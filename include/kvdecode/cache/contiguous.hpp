@@ -31,9 +31,8 @@ class SingleRun {
 /// Bytes: sum over layers of n_kv_heads * capacity * (row_bytes(k_dim) + row_bytes(v_dim)), whatever kv_len
 /// is. append costs O(n_new), everything else O(1) or O(layers), fork O(kv_len).
 ///
-/// @tparam KFormat, VFormat  how keys and values are stored; attention reads them back in this format, also
-/// the rows
-///                           of the step in progress, so that chunking never shows
+/// @tparam KFormat, VFormat  how keys and values are stored. Attention reads them back in this format, also the
+/// rows of the step in progress: chunking never shows.
 template <Format KFormat = F32, Format VFormat = KFormat>
 class ContiguousCache {
  public:

@@ -103,10 +103,9 @@ class GrowingCache {
   Index first_position(Index) const noexcept { return 0; }
   Index epoch() const noexcept { return ledger_.epoch(); }
   Index bytes() const noexcept { return rows_.bytes(); }
-  /// Bytes once it holds `positions` positions; it may grow on after that.
-  static Index required_bytes(const KvShape& shape, Index positions, Options options = {}) {
-    return HeadMajorRows<KFormat, VFormat>::required_bytes(
-        shape, slots_for(positions, std::numeric_limits<Index>::max(), options));
+  /// Bytes of a cache that has grown to its capacity.
+  static Index required_bytes(const KvShape& shape, Index capacity, Options = {}) {
+    return HeadMajorRows<KFormat, VFormat>::required_bytes(shape, capacity);
   }
 
  private:

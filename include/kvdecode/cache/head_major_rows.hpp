@@ -20,6 +20,7 @@ class HeadMajorRows {
   HeadMajorRows() = default;
   /// @throws std::bad_alloc, Error (kBadArgument) if the size cannot be expressed
   HeadMajorRows(const KvShape& shape, Index n_slots) : n_slots_(n_slots), layers_(shape.layers.size()) {
+    block_ = Block<std::byte>(required_bytes(shape, n_slots));  // first: the offsets cannot overflow then
     Index offset = 0;
     for (Index layer = 0; layer < shape.n_layers(); ++layer) {
       LayerRows& rows = layers_[static_cast<std::size_t>(layer)];
@@ -30,7 +31,6 @@ class HeadMajorRows {
       rows.v_offset = offset + shape[layer].n_kv_heads * n_slots * rows.k_bytes;
       offset = rows.v_offset + shape[layer].n_kv_heads * n_slots * rows.v_bytes;
     }
-    block_ = Block<std::byte>(required_bytes(shape, n_slots));
   }
 
   /// Bytes of rows for so many slots. @throws Error kBadArgument on overflow
@@ -65,6 +65,7 @@ class HeadMajorRows {
   template <class S>
   void write(const LayerKvShape& shape, Index layer, Index slot, RowsView<const S> k,
              RowsView<const S> v) noexcept {
+    if (k.rows == 0) return;  // there may be no slots
     for (Index kv_head = 0; kv_head < shape.n_kv_heads; ++kv_head) {
       std::byte* k_row = const_cast<std::byte*>(keys(layer, kv_head, slot));
       std::byte* v_row = const_cast<std::byte*>(values(layer, kv_head, slot));

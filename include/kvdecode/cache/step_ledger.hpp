@@ -38,8 +38,9 @@ class StepLedger {
     abandon();
     reserved_ = n;
   }
-  /// n rows were written to the layer. @pre they were reserved
+  /// n rows were written to the layer. @pre they were reserved, and the layer has rows of its own
   void append(Index layer, Index n) noexcept {
+    KVDECODE_EXPECTS(owns_store_[static_cast<std::size_t>(layer)] != 0);
     KVDECODE_EXPECTS(ahead_[static_cast<std::size_t>(layer)] + n <= reserved_);
     ahead_[static_cast<std::size_t>(layer)] += n;
   }

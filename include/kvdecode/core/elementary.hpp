@@ -154,12 +154,13 @@ struct Elementary {
 
   /// x Phi(x): by x/2 * erfc(|x| / sqrt 2) on both sides of zero.
   static KVDECODE_INLINE P gelu(const P& x) {
-    const P top = lit(T(40));
-    P a = R::abs(x);
-    a = R::lt_select(top, a, top, a);
-    const P erfc = erfc_scaled(a);
-    const P half_x = R::mul(x, lit(T(0.5)));
-    return R::lt_select(x, lit(T(0)), R::mul(half_x, erfc), R::fma(negate(half_x), erfc, x));
+    const P top = lit(T(40)),
+            bottom = lit(T(-40));  // erfc is 0 from there on; an infinite x would make it NaN
+    P c = R::lt_select(top, x, top, x);
+    c = R::lt_select(c, bottom, bottom, c);
+    const P erfc = erfc_scaled(R::abs(c));
+    const P half = R::mul(c, lit(T(0.5)));
+    return R::lt_select(lit(T(0)), x, R::fma(negate(half), erfc, x), R::mul(half, erfc));
   }
 };
 
@@ -237,7 +238,7 @@ inline float exp2(float x) {
 
 /// Error function: its series near zero, 1 - erfc beyond.
 inline double erf(double x) {
-  if (x != x) return x;
+  if (!(x < 0.0 || x > 0.0)) return x;  // NaN, and either zero
   const double a = __builtin_fabs(x);
   if (a < 0.5) {
     const double z = mul(x, x);

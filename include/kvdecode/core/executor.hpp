@@ -16,8 +16,7 @@ namespace kvdecode::inline KVDECODE_ABI {
 class TaskRef {
  public:
   template <std::invocable<Index> F>
-  requires(!std::same_as<std::remove_cvref_t<F>, TaskRef>) TaskRef(F& function)
-  noexcept
+  TaskRef(F& function) noexcept requires(!std::same_as<std::remove_cvref_t<F>, TaskRef>)
       : object_(const_cast<void*>(static_cast<const void*>(&function))), call_([](void* object, Index i) {
           auto call = [&] { (*static_cast<F*>(object))(i); };
           with_default_fp_env(call);
@@ -36,8 +35,7 @@ static_assert(std::is_trivially_copyable_v<TaskRef> && sizeof(TaskRef) == 2 * si
 /// | expression | meaning |
 /// |---|---|
 /// | e.concurrency() | how many tasks run at the same time at best; at least 1 |
-/// | e.parallel_for(n, task) | calls task(i) once for each i in [0, n), in any order, on any threads; returns
-/// after all |
+/// | e.parallel_for(n, task) | calls task(i) once for each i in [0, n), in any order, on any threads; returns after all |
 ///
 /// Tasks are noexcept and never wait for one another: a barrier is the end of a parallel_for. An executor
 /// that is busy, or called from one of its own tasks, runs the tasks inline. Models: SequentialExecutor,
@@ -72,9 +70,10 @@ class ExecutorRef {
  public:
   ExecutorRef() noexcept = default;
   template <Executor E>
-  requires(!std::same_as<std::remove_const_t<E>, ExecutorRef>) ExecutorRef(E& executor)
-  noexcept
+  ExecutorRef(E& executor) noexcept requires(!std::same_as<std::remove_const_t<E>, ExecutorRef>)
       : executor_(const_cast<void*>(static_cast<const void*>(&executor))), operations_(&kOperations<E>) {}
+  template <Executor E>
+  ExecutorRef(const E&&) requires(!std::same_as<E, ExecutorRef>) = delete;
 
   Index concurrency() const { return operations_ == nullptr ? 1 : operations_->concurrency(executor_); }
   void parallel_for(Index n, TaskRef task) const {

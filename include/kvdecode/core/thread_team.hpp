@@ -7,15 +7,12 @@
 #include <kvdecode/core/error.hpp>
 #include <kvdecode/core/executor.hpp>
 #include <kvdecode/core/memory.hpp>
+#include <kvdecode/core/simd/register.hpp>
 
 #include <algorithm>
 #include <atomic>
 #include <memory>
 #include <thread>
-
-#if defined(__x86_64__)
-#include <immintrin.h>
-#endif
 
 namespace kvdecode::inline KVDECODE_ABI {
 
@@ -66,15 +63,10 @@ class ThreadTeam {
   static constexpr Index kSpins = 20000;  // about a third of a millisecond
 
   void pause(Index spins) const noexcept {
-    if (spins < n_spins_) {
-#if defined(__x86_64__)
-      _mm_pause();
-#elif defined(__aarch64__)
-      asm volatile("yield");
-#endif
-    } else {
+    if (spins < n_spins_)
+      simd::pause();
+    else
       std::this_thread::yield();
-    }
   }
 
   void work(Index self, Index n_threads) noexcept {

@@ -34,7 +34,7 @@ class AnyDecoder {
 
   /// Takes over any decoder of this scalar.
   template <class T, class Strategy>
-  requires std::same_as<typename T::scalar, S> AnyDecoder(Decoder<T, Strategy> decoder)
+  AnyDecoder(Decoder<T, Strategy> decoder) requires std::same_as<typename T::scalar, S>
       : self_(std::make_unique<Model<Decoder<T, Strategy>>>(std::move(decoder))) {}
 
   std::span<const S> append(std::span<const TokenId> tokens) { return self_->append(tokens); }

@@ -20,8 +20,7 @@ namespace kvdecode::inline KVDECODE_ABI {
 /// | D::kKeepsCache | whether the cache's content is worth something after a step |
 /// | d.make_cache(transformer) | such a cache, empty |
 /// | d.max_positions(config) | the longest sequence |
-/// | d.advance(transformer, workspace, exec, cache, history) | the logits [1, vocab_size] after history,
-/// whose last tokens the cache has not seen; and what it ran |
+/// | d.advance(transformer, workspace, exec, cache, history) | the logits [1, vocab_size] after history, whose last tokens the cache has not seen; and what it ran |
 ///
 /// Invariant: the logits are a function of the model and history alone, whatever the strategy. A call that
 /// throws may leave the cache behind history, never ahead: the next call runs what is missing. Models:

@@ -24,7 +24,7 @@ template <Activation kind, class R>
 KVDECODE_INLINE typename R::type activate(const typename R::type& x) {
   using S = typename R::scalar;
   if constexpr (kind == Activation::kRelu) {
-    return R::lt_select(R::set1(S(0.0f)), x, x, R::set1(S(0.0f)));
+    return R::lt_select(x, R::set1(S(0.0f)), R::set1(S(0.0f)), x);  // a NaN stays
   } else if constexpr (kind == Activation::kReluSquared) {
     const auto positive = activate<Activation::kRelu, R>(x);
     return R::mul(positive, positive);
@@ -66,15 +66,15 @@ template <Activation kind, class S>
 void activate_row(const S* x, const S* factor, Index n, S* y) noexcept {
   using R = typename Lanes<S>::R;
   using R1 = simd::Register<S, false>;
-  Index i = 0;
-  if (factor == nullptr) {
-    for (; i + R::width <= n; i += R::width) R::storeu(y + i, activate<kind, R>(R::loadu(x + i)));
-    for (; i < n; ++i) y[i] = activate<kind, R1>(x[i]);
-  } else {
-    for (; i + R::width <= n; i += R::width)
-      R::storeu(y + i, R::mul(activate<kind, R>(R::loadu(x + i)), R::loadu(factor + i)));
-    for (; i < n; ++i) y[i] = R1::mul(activate<kind, R1>(x[i]), factor[i]);
-  }
+  if (factor == nullptr)
+    for_each_register<S>(
+        n, [&](Index i) { R::storeu(y + i, activate<kind, R>(R::loadu(x + i))); },
+        [&](Index i) { y[i] = activate<kind, R1>(x[i]); });
+  else
+    for_each_register<S>(
+        n,
+        [&](Index i) { R::storeu(y + i, R::mul(activate<kind, R>(R::loadu(x + i)), R::loadu(factor + i))); },
+        [&](Index i) { y[i] = R1::mul(activate<kind, R1>(x[i]), factor[i]); });
 }
 
 }  // namespace detail

@@ -190,12 +190,13 @@ void merge_outputs(S factor, const S* x, S* y, Index n) noexcept {
   using R = typename Lanes<S>::R;
   using R1 = simd::Register<S, false>;
   const auto f = R::set1(factor);
-  Index i = 0;
-  for (; i + R::width <= n; i += R::width) {
-    const auto a = R::loadu(x + i), b = R::loadu(y + i);
-    R::storeu(y + i, into_y ? R::fma(f, a, b) : R::fma(f, b, a));
-  }
-  for (; i < n; ++i) y[i] = into_y ? R1::fma(factor, x[i], y[i]) : R1::fma(factor, y[i], x[i]);
+  for_each_register<S>(
+      n,
+      [&](Index i) {
+        const auto a = R::loadu(x + i), b = R::loadu(y + i);
+        R::storeu(y + i, into_y ? R::fma(f, a, b) : R::fma(f, b, a));
+      },
+      [&](Index i) { y[i] = into_y ? R1::fma(factor, x[i], y[i]) : R1::fma(factor, y[i], x[i]); });
 }
 
 }  // namespace detail
@@ -259,9 +260,9 @@ void finish_attention(const AttentionState<S>& state, S* out) noexcept {
     const S* o = state.output + g * state.v_dim;
     S* y = out + g * state.v_dim;
     const auto total = R::set1(state.sum[g]);
-    Index e = 0;
-    for (; e + R::width <= state.v_dim; e += R::width) R::storeu(y + e, R::div(R::loadu(o + e), total));
-    for (; e < state.v_dim; ++e) y[e] = o[e] / state.sum[g];
+    for_each_register<S>(
+        state.v_dim, [&](Index e) { R::storeu(y + e, R::div(R::loadu(o + e), total)); },
+        [&](Index e) { y[e] = o[e] / state.sum[g]; });
   }
 }
 

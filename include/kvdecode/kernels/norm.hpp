@@ -21,11 +21,11 @@ void rms_norm(const S* x, const S* w, S eps, Index n, S* y) noexcept {
   using kvdecode::sqrt;
   const S mean = dot(x, x, n) / S(static_cast<double>(n));
   const S inverse = S(1.0f) / sqrt(mean + eps);
-  const Lanes<S> scale = Lanes<S>::set1(inverse);
-  Index i = 0;
-  for (; i + kLanes <= n; i += kLanes)
-    mul(mul(Lanes<S>::loadu(x + i), scale), Lanes<S>::loadu(w + i)).storeu(y + i);
-  for (; i < n; ++i) y[i] = mul(mul(x[i], inverse), w[i]);
+  using R = typename Lanes<S>::R;
+  const auto scale = R::set1(inverse);
+  for_each_register<S>(
+      n, [&](Index i) { R::storeu(y + i, R::mul(R::mul(R::loadu(x + i), scale), R::loadu(w + i))); },
+      [&](Index i) { y[i] = mul(mul(x[i], inverse), w[i]); });
 }
 
 /// y = (x - mean(x)) / sqrt(variance(x) + eps) * w + b. May be in place.
@@ -37,10 +37,20 @@ void layer_norm(const S* x, const S* w, const S* b, S eps, Index n, S* y) noexce
   const S mean = sum(x, n) / count;
   for (Index i = 0; i < n; ++i) y[i] = x[i] - mean;
   const S inverse = S(1.0f) / sqrt(dot(y, y, n) / count + eps);
-  for (Index i = 0; i < n; ++i) {
-    const S normal = mul(y[i], inverse);
-    y[i] = b == nullptr ? mul(normal, w[i]) : simd::Register<S, false>::fma(normal, w[i], b[i]);
-  }
+  using R = typename Lanes<S>::R;
+  using R1 = simd::Register<S, false>;
+  const auto scale = R::set1(inverse);
+  for_each_register<S>(
+      n,
+      [&](Index i) {
+        const auto normal = R::mul(R::loadu(y + i), scale);
+        R::storeu(y + i, b == nullptr ? R::mul(normal, R::loadu(w + i))
+                                      : R::fma(normal, R::loadu(w + i), R::loadu(b + i)));
+      },
+      [&](Index i) {
+        const S normal = mul(y[i], inverse);
+        y[i] = b == nullptr ? mul(normal, w[i]) : R1::fma(normal, w[i], b[i]);
+      });
 }
 
 }  // namespace kernels

@@ -35,12 +35,14 @@ class DefaultFpEnv {
 #elif defined(__aarch64__)
   DefaultFpEnv() noexcept {
     asm volatile("mrs %0, fpcr" : "=r"(saved_));
-    if (saved_ != 0) [[unlikely]]
+    if (saved_ != 0) [[unlikely]] {
       asm volatile("msr fpcr, %0" : : "r"(std::uint64_t{0}));
+    }
   }
   ~DefaultFpEnv() {
-    if (saved_ != 0) [[unlikely]]
+    if (saved_ != 0) [[unlikely]] {
       asm volatile("msr fpcr, %0" : : "r"(saved_));
+    }
   }
 
  private:

@@ -101,6 +101,15 @@ KVDECODE_INLINE Lanes<S> fma(const Lanes<S>& a, const Lanes<S>& b, const Lanes<S
       [&](auto i) KVDECODE_INLINE_LAMBDA { return Lanes<S>::R::fma(a.r[i], b.r[i], c.r[i]); });
 }
 
+/// Calls whole(i) for each register's worth of [0, n), then one(i) for each element that is left.
+template <class S, class Whole, class One>
+KVDECODE_INLINE void for_each_register(Index n, Whole&& whole, One&& one) {
+  constexpr Index width = Lanes<S>::width;
+  const Index n_whole = n / width * width;
+  for (Index i = 0; i < n_whole; i += width) whole(i);
+  for (Index i = n_whole; i < n; ++i) one(i);
+}
+
 /// The tree (i, i+8), (i, i+4), (i, i+2), (i, i+1) over sixteen values, by `op`; destroys them.
 template <class S, class Op>
 KVDECODE_INLINE S tree_reduce(S* lanes, Op op) {
@@ -131,12 +140,7 @@ KVDECODE_INLINE auto fold_to_quad(const Lanes<S>& v) {
   step(std::integral_constant<int, 4>{});
   step(std::integral_constant<int, 2>{});
   step(std::integral_constant<int, 1>{});
-  if constexpr (L::width * sizeof(S) == 64)
-    return simd::fold_half(simd::fold_half512(t.r[0]));
-  else if constexpr (L::width == 8)
-    return simd::fold_half(t.r[0]);
-  else
-    return t.r[0];
+  return simd::fold_to_quad(t.r[0]);
 }
 
 }  // namespace detail

@@ -114,9 +114,10 @@ struct Register<S, true> {
     return Eigen::internal::pselect(Eigen::internal::pcmp_lt(a, b), x, y);
   }
   static KVDECODE_INLINE type max(const type& a, const type& b) {
+// On NEON pmax is another function; of the AVX-512 intrinsic g++ 12 warns.
 #if defined(__x86_64__) && !defined(EIGEN_VECTORIZE_AVX512)
-    return Eigen::internal::pmax(a, b);  // a < b ? b : a to the bit; on NEON it is another function
-#else  // for AVX-512 g++ 12 warns of its own intrinsic
+    return Eigen::internal::pmax(a, b);  // a < b ? b : a to the bit
+#else
     return lt_select(a, b, b, a);
 #endif
   }
@@ -150,25 +151,26 @@ struct Register<S, true> {
 };
 #endif
 
-#if defined(EIGEN_VECTORIZE)
-/// The sum of the two halves of a register.
-#if defined(EIGEN_VECTORIZE_AVX512)
-// By shuffles: g++ 12 warns of its own intrinsics for the halves.
-KVDECODE_INLINE __m256 fold_half512(__m512 v) {
-  return _mm256_add_ps(__builtin_shufflevector(v, v, 0, 1, 2, 3, 4, 5, 6, 7),
-                       __builtin_shufflevector(v, v, 8, 9, 10, 11, 12, 13, 14, 15));
+/// The sums of a register's lanes that lie a multiple of four apart, halves first: what a tree over lanes
+/// leaves of it. A register of four lanes or fewer is left as it is.
+template <class P>
+KVDECODE_INLINE P fold_to_quad(const P& v) {
+  return v;
 }
-KVDECODE_INLINE __m256d fold_half512(__m512d v) {
-  return _mm256_add_pd(__builtin_shufflevector(v, v, 0, 1, 2, 3), __builtin_shufflevector(v, v, 4, 5, 6, 7));
-}
-#endif
 #if defined(EIGEN_VECTORIZE_AVX)
-KVDECODE_INLINE __m128 fold_half(__m256 v) {
+KVDECODE_INLINE __m128 fold_to_quad(__m256 v) {
   return _mm_add_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
 }
-// Four lanes stay together: tree_sum4 transposes quads.
-KVDECODE_INLINE __m256d fold_half(__m256d v) { return v; }
 #endif
+#if defined(EIGEN_VECTORIZE_AVX512)
+// By shuffles: g++ 12 warns of its own intrinsics for the halves.
+KVDECODE_INLINE __m128 fold_to_quad(__m512 v) {
+  return fold_to_quad(_mm256_add_ps(__builtin_shufflevector(v, v, 0, 1, 2, 3, 4, 5, 6, 7),
+                                    __builtin_shufflevector(v, v, 8, 9, 10, 11, 12, 13, 14, 15)));
+}
+KVDECODE_INLINE __m256d fold_to_quad(__m512d v) {
+  return _mm256_add_pd(__builtin_shufflevector(v, v, 0, 1, 2, 3), __builtin_shufflevector(v, v, 4, 5, 6, 7));
+}
 #endif
 
 /// How many vector registers the machine has.
@@ -177,6 +179,15 @@ inline constexpr int kVectorRegisters = 32;
 #else
 inline constexpr int kVectorRegisters = 16;
 #endif
+
+/// Tells the core that this thread waits in a loop.
+KVDECODE_INLINE void pause() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
 
 /// Asks for the cache line at p.
 KVDECODE_INLINE void prefetch(const void* p) { __builtin_prefetch(p); }

@@ -1,0 +1,169 @@
+# SPDX-License-Identifier: MIT
+# All that `ctest` runs. Labels: the layers (core, kernels, …), static, headers, form, examples, bench, consumer, budget.
+find_package(doctest CONFIG REQUIRED)
+enable_testing()
+
+set(tests_dir "${PROJECT_SOURCE_DIR}/tests")
+set(tools_dir "${tests_dir}/tools")
+set(example_data_dir "${PROJECT_SOURCE_DIR}/examples/data")
+set(core_umbrella "${include_dir}/kvdecode/kvdecode.hpp")
+set(pipeline_umbrella "${include_dir}/kvdecode/pipeline.hpp")
+
+# ---- tests/LAYER/*_test.cpp -> kvdecode_LAYER_tests -------------------------------------------------------
+
+add_library(kvdecode_doctest_main OBJECT EXCLUDE_FROM_ALL "${tests_dir}/doctest_main.cpp")
+target_link_libraries(kvdecode_doctest_main PRIVATE doctest::doctest)
+target_compile_features(kvdecode_doctest_main PRIVATE cxx_std_20)
+
+file(GLOB test_sources CONFIGURE_DEPENDS "${tests_dir}/*/*_test.cpp")
+set(layers)
+foreach(source IN LISTS test_sources)
+  cmake_path(RELATIVE_PATH source BASE_DIRECTORY "${tests_dir}" OUTPUT_VARIABLE file)
+  if(file MATCHES "${KVDECODE_TEST_FILTER}" AND NOT file MATCHES "^static/")
+    cmake_path(GET file PARENT_PATH layer)
+    list(APPEND layers ${layer})
+    list(APPEND ${layer}_test_sources "${source}")
+  endif()
+endforeach()
+list(REMOVE_DUPLICATES layers)
+
+foreach(layer IN LISTS layers)
+  set(target kvdecode_${layer}_tests)
+  add_executable(${target} ${${layer}_test_sources})
+  target_include_directories(${target} PRIVATE "${tests_dir}")
+  target_link_libraries(${target} PRIVATE kvdecode::native doctest::doctest kvdecode_doctest_main)
+  if(TARGET kvdecode::compiled)
+    target_link_libraries(${target} PRIVATE kvdecode::compiled)
+  endif()
+  if(layer MATCHES "^(io|text)$")
+    target_link_libraries(${target} PRIVATE kvdecode::${layer})
+  elseif(layer MATCHES "^(pipeline|golden|examples)$")
+    target_link_libraries(${target} PRIVATE kvdecode::pipeline)
+  endif()
+  target_compile_definitions(${target} PRIVATE
+    KVDECODE_TEST_DATA_DIR="${tests_dir}/data"
+    KVDECODE_EXAMPLE_DATA_DIR="${example_data_dir}"
+    $<$<BOOL:${KVDECODE_EXHAUSTIVE}>:KVDECODE_EXHAUSTIVE=1>)
+  set_target_properties(${target} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "$<1:${PROJECT_BINARY_DIR}/tests>")
+  add_test(NAME ${layer} COMMAND ${target})
+  set_tests_properties(${layer} PROPERTIES LABELS ${layer})
+endforeach()
+
+# A filtered build is for the files it names; all that follows is about the whole.
+if(KVDECODE_TEST_FILTER)
+  return()
+endif()
+
+# ---- tests/static: *.cpp compile, fail/*.cpp do not --------------------------------------------------------
+
+file(GLOB static_sources CONFIGURE_DEPENDS "${tests_dir}/static/*.cpp")
+if(static_sources)
+  add_library(kvdecode_static_tests OBJECT ${static_sources})
+  target_include_directories(kvdecode_static_tests PRIVATE "${tests_dir}")
+  target_link_libraries(kvdecode_static_tests PRIVATE kvdecode::native kvdecode::pipeline)
+endif()
+
+file(GLOB fail_sources CONFIGURE_DEPENDS "${tests_dir}/static/fail/*.cpp")
+set(include_dirs "$<TARGET_PROPERTY:kvdecode,INTERFACE_INCLUDE_DIRECTORIES>"
+                 "$<TARGET_PROPERTY:Eigen3::Eigen,INTERFACE_INCLUDE_DIRECTORIES>" "${tests_dir}")
+foreach(source IN LISTS fail_sources)
+  cmake_path(GET source STEM name)
+  add_test(NAME static.fail.${name} COMMAND_EXPAND_LISTS
+           COMMAND "${tools_dir}/check_fails.sh" "${source}"
+                   "${CMAKE_CXX_COMPILER}" -std=c++20 "-isystem$<JOIN:${include_dirs},;-isystem>")
+  set_tests_properties(static.fail.${name} PROPERTIES LABELS static)
+endforeach()
+
+# ---- Headers: each alone; all of them twice in one program -------------------------------------------------
+
+if(PROJECT_IS_TOP_LEVEL)
+  cmake_host_system_information(RESULT n_cores QUERY NUMBER_OF_LOGICAL_CORES)
+  add_test(NAME headers.alone
+           COMMAND "${CMAKE_COMMAND}" --build "${PROJECT_BINARY_DIR}" --target all_verify_interface_header_sets
+                   --parallel ${n_cores})
+  set_tests_properties(headers.alone PROPERTIES LABELS headers RUN_SERIAL ON)
+endif()
+
+list(TRANSFORM all_headers REPLACE "^${include_dir}/(.*)$" "#include <\\1>" OUTPUT_VARIABLE includes)
+list(LENGTH includes n_headers)
+list(JOIN includes "\n" includes)
+file(CONFIGURE OUTPUT "${PROJECT_BINARY_DIR}/tests/headers/every_header.hpp"
+     CONTENT "@includes@\n\ninline constexpr int kNHeaders = @n_headers@;\n" @ONLY)
+add_executable(kvdecode_headers_tests "${tests_dir}/headers/first.cpp" "${tests_dir}/headers/second.cpp")
+target_include_directories(kvdecode_headers_tests PRIVATE "${PROJECT_BINARY_DIR}/tests/headers")
+target_link_libraries(kvdecode_headers_tests PRIVATE kvdecode::pipeline)
+set_target_properties(kvdecode_headers_tests PROPERTIES RUNTIME_OUTPUT_DIRECTORY "$<1:${PROJECT_BINARY_DIR}/tests>")
+add_test(NAME headers.two_units COMMAND kvdecode_headers_tests)
+set_tests_properties(headers.two_units PROPERTIES LABELS headers)
+
+# ---- Form: layering, README, and the checkers themselves ---------------------------------------------------
+
+add_test(NAME form.layering COMMAND "${tools_dir}/check_layering.sh")
+add_test(NAME form.readme COMMAND "${tools_dir}/check_readme.sh")
+add_test(NAME form.selftest COMMAND "${tools_dir}/selftest.sh" "${CMAKE_CXX_COMPILER}")
+set_tests_properties(form.layering form.readme form.selftest PROPERTIES LABELS form)
+
+# ---- Every example program, on the model that ships --------------------------------------------------------
+
+set(shipped_model examples/data/tiny-shakespeare)
+if(EXISTS "${PROJECT_SOURCE_DIR}/${shipped_model}/config.json")
+  set(compare_arguments --max-new-tokens 48)
+  set(generate_arguments ${shipped_model} --prompt "Once upon a time" --max-new-tokens 16)
+  set(logits_arguments ${shipped_model} --tokens 1,2,3 --greedy 4
+                       --output "${PROJECT_BINARY_DIR}/tests/logits.safetensors")
+  foreach(program IN LISTS example_programs)
+    add_test(NAME examples.${program} COMMAND ${program} ${${program}_arguments}
+             WORKING_DIRECTORY "${PROJECT_SOURCE_DIR}")
+    set_tests_properties(examples.${program} PROPERTIES LABELS examples)
+  endforeach()
+endif()
+
+if(TARGET kvdecode_bench)
+  add_test(NAME bench.smoke COMMAND "${tools_dir}/bench_smoke.sh" $<TARGET_FILE:kvdecode_bench>)
+  set_tests_properties(bench.smoke PROPERTIES LABELS bench)
+endif()
+
+# ---- Consumers: installed, add_subdirectory, FetchContent; the core alone, and with components -------------
+
+function(kvdecode_add_consumer_test name how components absent)
+  add_test(NAME consumer.${name}.${how}
+           COMMAND "${CMAKE_COMMAND}" "-DHOW=${how}" "-DCOMPONENTS=${components}" "-DABSENT=${absent}"
+                   "-DSOURCE=${PROJECT_SOURCE_DIR}" "-DBUILD=${PROJECT_BINARY_DIR}"
+                   "-DWORK=${PROJECT_BINARY_DIR}/tests/consumer/${name}.${how}"
+                   "-DCOMPILER=${CMAKE_CXX_COMPILER}" -P "${tests_dir}/consumer/run.cmake")
+  set_tests_properties(consumer.${name}.${how} PROPERTIES LABELS consumer)
+endfunction()
+
+set(and_compiled)
+if(TARGET kvdecode::compiled)
+  set(and_compiled ",compiled")
+endif()
+foreach(how IN ITEMS installed subdirectory fetch_content)
+  if(how STREQUAL "installed" AND NOT KVDECODE_INSTALL)
+    continue()
+  endif()
+  if(EXISTS "${core_umbrella}")
+    # The core must not look for what it does not need.
+    kvdecode_add_consumer_test(core ${how} "" "nlohmann_json,PCRE2,utf8proc,doctest,benchmark,CLI11")
+  endif()
+  if(EXISTS "${pipeline_umbrella}")
+    kvdecode_add_consumer_test(pipeline ${how} "pipeline${and_compiled}" "doctest,benchmark,CLI11")
+  endif()
+endforeach()
+if(EXISTS "${pipeline_umbrella}" AND KVDECODE_INSTALL)
+  kvdecode_add_consumer_test(io installed io "PCRE2,utf8proc,doctest,benchmark,CLI11")
+  kvdecode_add_consumer_test(missing installed text "utf8proc")
+  set_tests_properties(consumer.missing.installed PROPERTIES
+                       PASS_REGULAR_EXPRESSION "component text needs utf8proc \\(Debian: libutf8proc-dev\\)")
+endif()
+
+# ---- Compile time -----------------------------------------------------------------------------------------
+
+find_program(KVDECODE_BUDGET_COMPILER g++ DOC "The compiler that the compile-time budget is measured with")
+mark_as_advanced(KVDECODE_BUDGET_COMPILER)
+if(EXISTS "${core_umbrella}" AND KVDECODE_BUDGET_COMPILER AND CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+  add_test(NAME budget.compile_time
+           COMMAND "${tools_dir}/compile_budget.sh" "${KVDECODE_BUDGET_COMPILER}"
+                   $<TARGET_PROPERTY:Eigen3::Eigen,INTERFACE_INCLUDE_DIRECTORIES>)
+  set_tests_properties(budget.compile_time PROPERTIES LABELS budget RUN_SERIAL ON)
+endif()

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: MIT
+// <kvdecode/compiled.hpp> - the templates that most programs use, compiled once: linking the target
+// kvdecode::compiled makes <kvdecode/kvdecode.hpp> include this, and the compiler no longer instantiates them
+// in every translation unit.
+#pragma once
+
+#include <kvdecode/cache/contiguous.hpp>
+#include <kvdecode/cache/growing.hpp>
+#include <kvdecode/kernels/activation.hpp>
+#include <kvdecode/kernels/attention.hpp>
+#include <kvdecode/kernels/linear.hpp>
+#include <kvdecode/kernels/norm.hpp>
+#include <kvdecode/kernels/rotary.hpp>
+#include <kvdecode/model/transformer.hpp>
+
+// compiled.cpp defines what every other translation unit only declares.
+#if defined(KVDECODE_COMPILING)
+#define KVDECODE_TEMPLATE template
+#else
+#define KVDECODE_TEMPLATE extern template
+#endif
+
+#define KVDECODE_TEMPLATE_LINEAR(Format, S) \
+  KVDECODE_TEMPLATE void linear_rows<Format, S>(const LinearJob<S>&, Range, S*) noexcept;
+#define KVDECODE_TEMPLATE_ATTENTION(KFormat, VFormat, S)                                                    \
+  KVDECODE_TEMPLATE void attend_tile<KFormat, VFormat, S>(std::span<const AttentionPiece>, const S*, Index, \
+                                                          Index, S, AttentionState<S>&, S*) noexcept;
+#define KVDECODE_TEMPLATE_KERNELS(S)                                                         \
+  KVDECODE_TEMPLATE_LINEAR(F32, S)                                                           \
+  KVDECODE_TEMPLATE_LINEAR(BF16, S)                                                          \
+  KVDECODE_TEMPLATE_LINEAR(F16, S)                                                           \
+  KVDECODE_TEMPLATE_LINEAR(F64, S)                                                           \
+  KVDECODE_TEMPLATE_ATTENTION(F64, F64, S)                                                   \
+  KVDECODE_TEMPLATE_ATTENTION(F32, F32, S)                                                   \
+  KVDECODE_TEMPLATE_ATTENTION(F16, F16, S)                                                   \
+  KVDECODE_TEMPLATE_ATTENTION(BF16, BF16, S)                                                 \
+  KVDECODE_TEMPLATE void finish_attention<S>(const AttentionState<S>&, S*) noexcept;         \
+  KVDECODE_TEMPLATE void activate<S>(Activation, const S*, const S*, Index, S*) noexcept;    \
+  KVDECODE_TEMPLATE void rms_norm<S>(const S*, const S*, S, Index, S*) noexcept;             \
+  KVDECODE_TEMPLATE void layer_norm<S>(const S*, const S*, const S*, S, Index, S*) noexcept; \
+  KVDECODE_TEMPLATE void rotary_angles<S>(Index, const double*, Index, S*, S*) noexcept;     \
+  KVDECODE_TEMPLATE void rotate<S>(RotaryPairs, const S*, const S*, const S*, Index, Index, S*) noexcept;
+
+#define KVDECODE_TEMPLATE_FORWARD(Cache, S)                                               \
+  KVDECODE_TEMPLATE RowsView<const S> Transformer<S>::forward(Workspace<S>&, ExecutorRef, \
+                                                              std::span<const Segment<Cache>>) const;
+#define KVDECODE_TEMPLATE_MODEL(S)                   \
+  KVDECODE_TEMPLATE class Transformer<S>;            \
+  KVDECODE_TEMPLATE_FORWARD(ContiguousCache<F32>, S) \
+  KVDECODE_TEMPLATE_FORWARD(ContiguousCache<F16>, S) \
+  KVDECODE_TEMPLATE_FORWARD(GrowingCache<F32>, S)    \
+  KVDECODE_TEMPLATE_FORWARD(GrowingCache<F16>, S)    \
+  KVDECODE_TEMPLATE_FORWARD(GrowingCache<BF16>, S)
+
+namespace kvdecode::inline KVDECODE_ABI {
+namespace kernels {
+KVDECODE_TEMPLATE_KERNELS(float)
+KVDECODE_TEMPLATE_KERNELS(double)
+}  // namespace kernels
+
+KVDECODE_TEMPLATE_MODEL(float)
+KVDECODE_TEMPLATE_MODEL(double)
+KVDECODE_TEMPLATE_FORWARD(ContiguousCache<F64>, double)
+KVDECODE_TEMPLATE_FORWARD(GrowingCache<F64>, double)
+}  // namespace kvdecode
+
+#undef KVDECODE_TEMPLATE
+#undef KVDECODE_TEMPLATE_LINEAR
+#undef KVDECODE_TEMPLATE_ATTENTION
+#undef KVDECODE_TEMPLATE_KERNELS
+#undef KVDECODE_TEMPLATE_FORWARD
+#undef KVDECODE_TEMPLATE_MODEL
