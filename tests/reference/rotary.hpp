@@ -37,6 +37,10 @@ inline double scaled_frequency(double f, const RotaryScaling& scaling) {
       const double s = (turns - low) / (high - low);
       return (1.0 - s) * f / scaling.factor + s * f;
     }
+    case RotaryScalingKind::kDynamic:
+    case RotaryScalingKind::kYarn:
+    case RotaryScalingKind::kLongrope:
+    case RotaryScalingKind::kDivisors: break;
   }
   throw std::invalid_argument("reference: unknown rotary scaling");
 }

@@ -192,7 +192,7 @@ inline constexpr std::string_view kSmallConfigs[] = {
 struct RandomWeightsOptions {
   std::uint64_t seed = 1;
   FormatId format = FormatId::kF32;
-  bool biases = false;      // of all linear maps and norms
+  bool biases = false;      // of all linear maps and LayerNorms
   bool transposed = false;  // all matrices but the embeddings
   Index offset = 0;         // bytes from alignment
   Index row_padding = 0;    // bytes between one stored row and the next
@@ -234,10 +234,10 @@ class RandomNumbers {
     return weights;
   }
 
-  NormWeights norm(Index d_model) {
+  NormWeights norm(kvdecode::NormKind kind, Index d_model) {
     NormWeights weights;
     weights.weight = vector(d_model, 1.0, 0.2);
-    if (options_.biases) weights.bias = vector(d_model, 0.0, 0.2);
+    if (options_.biases && kind == kvdecode::NormKind::kLayer) weights.bias = vector(d_model, 0.0, 0.2);
     return weights;
   }
 
@@ -272,19 +272,19 @@ inline Weights random_weights(const ModelConfig& config, const RandomWeightsOpti
     weights.position_embedding = numbers.matrix(config.max_seq_len, config.d_model, 0.5, false);
   for (Index i = 0; i < config.n_layers; ++i) {
     LayerWeights layer;
-    layer.attention_norm = numbers.norm(config.d_model);
+    layer.attention_norm = numbers.norm(config.norm, config.d_model);
     layer.w_q = numbers.linear(d_q, config.d_model);
     layer.w_k = numbers.linear(d_kv, config.d_model);
     layer.w_v = numbers.linear(d_kv, config.d_model);
     layer.w_o = numbers.linear(config.d_model, d_q);
     if (config.residual != kvdecode::ResidualKind::kParallelSharedNorm)
-      layer.feed_forward_norm = numbers.norm(config.d_model);
+      layer.feed_forward_norm = numbers.norm(config.norm, config.d_model);
     if (config.gated_feed_forward) layer.w_gate = numbers.linear(config.d_ff, config.d_model);
     layer.w_up = numbers.linear(config.d_ff, config.d_model);
     layer.w_down = numbers.linear(config.d_model, config.d_ff);
     weights.layers.push_back(layer);
   }
-  weights.final_norm = numbers.norm(config.d_model);
+  weights.final_norm = numbers.norm(config.norm, config.d_model);
   if (!config.tied_head) weights.head = numbers.linear(config.vocab_size, config.d_model);
   weights.owners = numbers.take_owners();
   return weights;

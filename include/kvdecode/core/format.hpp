@@ -17,16 +17,18 @@ namespace kvdecode::inline KVDECODE_ABI {
 /// | expression | meaning |
 /// |---|---|
 /// | F::kId, F::kName | its tag and its name |
-/// | F::row_bytes(n) | bytes of a row of n numbers, without padding |
+/// | F::kBlock | numbers that are stored together: 1, or a power of two of at least 16 |
+/// | F::row_bytes(n) | bytes of a row of n numbers, whole blocks without padding |
 /// | F::decode<S>(row, i) | number i of the row as S: the definition of the format |
 /// | F::widen<S>(row, i) | numbers i … i+15 as lanes, the same bits; i is a multiple of 16 |
 /// | F::encode(values, n, row) | stores n scalars, each rounded to nearest (for caches) |
 ///
-/// Invariant: no alignment of `row` is assumed. Models: F64, F32, F16, BF16, Raw<T>.
+/// Invariant: no alignment of `row` is assumed. Models: F64, F32, F16, BF16, Raw<T>, BlockFormat<B>.
 template <class F>
 concept Format = requires(Index n) {
   { F::kId } -> std::convertible_to<FormatId>;
   { F::kName } -> std::convertible_to<std::string_view>;
+  { F::kBlock } -> std::convertible_to<Index>;
   { F::row_bytes(n) } -> std::same_as<Index>;
 };
 
@@ -42,6 +44,12 @@ template <class F, class S>
 concept StoresFrom = DecodesTo<F, S> && requires(const S* values, std::byte* row, Index n) {
   F::encode(values, n, row);
 };
+
+/// The byte of a row near which number k is stored: exact where a block is one number. For prefetching.
+template <Format F>
+constexpr Index byte_near(Index k) {
+  return k * F::row_bytes(F::kBlock) / F::kBlock;
+}
 
 /// A list of formats: those that a transformer's matrices may have.
 template <Format... Fs>

@@ -17,6 +17,20 @@ enum class FormatId : std::uint8_t {
   kF16,   ///< IEEE binary16
   kBF16,  ///< the upper half of a binary32
   kRaw,   ///< objects of a scalar type of the user's own, in memory only
+  // Blocks that share scales (core/block_formats.hpp):
+  kQ8_0,
+  kQ4_0,
+  kQ4_1,
+  kQ5_0,
+  kQ5_1,
+  kQ2_K,
+  kQ3_K,
+  kQ4_K,
+  kQ5_K,
+  kQ6_K,
+  kIQ4_NL,
+  kIQ4_XS,
+  kMXFP4,
 };
 
 constexpr std::string_view to_string(FormatId id) {
@@ -26,6 +40,19 @@ constexpr std::string_view to_string(FormatId id) {
     case FormatId::kF16: return "f16";
     case FormatId::kBF16: return "bf16";
     case FormatId::kRaw: return "raw";
+    case FormatId::kQ8_0: return "q8_0";
+    case FormatId::kQ4_0: return "q4_0";
+    case FormatId::kQ4_1: return "q4_1";
+    case FormatId::kQ5_0: return "q5_0";
+    case FormatId::kQ5_1: return "q5_1";
+    case FormatId::kQ2_K: return "q2_k";
+    case FormatId::kQ3_K: return "q3_k";
+    case FormatId::kQ4_K: return "q4_k";
+    case FormatId::kQ5_K: return "q5_k";
+    case FormatId::kQ6_K: return "q6_k";
+    case FormatId::kIQ4_NL: return "iq4_nl";
+    case FormatId::kIQ4_XS: return "iq4_xs";
+    case FormatId::kMXFP4: return "mxfp4";
   }
   return "?";
 }

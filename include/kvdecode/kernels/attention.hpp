@@ -5,6 +5,7 @@
 // them.
 //
 //   s_j = scale * (q . k_j)                        canonical dot, rounded, then scaled
+//   s_j = cap * tanh(s_j / cap)                    where scores have a soft cap
 //   m = max s_j,  p_j = exp(s_j - m),  l = sum p_j  lane = j mod 16, then the tree
 //   o = sum p_j v_j                                one fused chain in rising j
 //   merged by M = max(M, m), the part with the smaller maximum scaled down (Milakov & Gimelshein 2018), out =
@@ -36,6 +37,25 @@ struct AttentionPiece {
   Index rotation;  // which of the query's rotations meets these keys
 };
 
+/// In place: cap * tanh(x / cap).
+template <class S>
+void soft_cap(S cap, Index n, S* x) noexcept {
+  using R = typename Lanes<S>::R;
+  const auto c = R::set1(cap);
+  const auto capped = [&](const auto& v) KVDECODE_INLINE_LAMBDA {
+    if constexpr (std::is_floating_point_v<S>)
+      return R::mul(c, kvdecode::detail::Elementary<R>::tanh(R::div(v, c)));
+    else
+      return R::mul(c, tanh(R::div(v, c)));
+  };
+  for_each_register<S>(
+      n, [&](Index i) { R::storeu(x + i, capped(R::loadu(x + i))); },
+      [&](Index i) {
+        using kvdecode::tanh;
+        x[i] = mul(cap, tanh(x[i] / cap));
+      });
+}
+
 /// The running state of the query heads that share one KV head.
 template <class S>
 struct AttentionState {
@@ -58,7 +78,7 @@ namespace detail {
 /// @param queries  [group_size, k_dim], one after another  @param scores  [group_size, 256], at the piece's
 /// first slot
 template <class KFormat, class S>
-void score_piece(const AttentionPiece& piece, const S* queries, Index group_size, Index k_dim, S scale,
+void score_piece(const AttentionPiece& piece, const S* queries, Index group_size, Index k_dim, S scale, S cap,
                  S* scores) noexcept {
   const WorkScope<S> scope(Work::kScores);
   constexpr bool narrow = Lanes<S>::width == 1;
@@ -84,6 +104,7 @@ void score_piece(const AttentionPiece& piece, const S* queries, Index group_size
   for (g = 0; g < group_size; ++g) {
     S* row = scores + g * kTilePositions;
     for (Index j = 0; j < piece.length; ++j) row[j] = mul(scale, row[j]);
+    if (S(0.0f) < cap) soft_cap(cap, piece.length, row);
   }
 }
 
@@ -206,9 +227,10 @@ void merge_outputs(S factor, const S* x, S* y, Index n) noexcept {
 /// @param pieces    all visible rows of one tile, in rising position; none: nothing happens
 /// @param queries   [n_rotations, group_size, k_dim], rotation_stride scalars from one rotation to the next
 /// @param scratch   attention_scratch() scalars
+/// @param cap       soft cap of the scores; 0: none
 template <class KFormat, class VFormat, class S>
 void attend_tile(std::span<const AttentionPiece> pieces, const S* queries, Index rotation_stride, Index k_dim,
-                 S scale, AttentionState<S>& state, S* scratch) noexcept {
+                 S scale, AttentionState<S>& state, S* scratch, S cap = S(0.0f)) noexcept {
   if (pieces.empty()) return;
   const Index group_size = state.group_size, v_dim = state.v_dim;
   S* const probs = scratch;                               // [group_size, 256], slot = position mod 256
@@ -217,7 +239,7 @@ void attend_tile(std::span<const AttentionPiece> pieces, const S* queries, Index
   S* const sum = maximum + group_size;                    // [group_size]
   for (const AttentionPiece& piece : pieces)
     detail::score_piece<KFormat>(piece, queries + piece.rotation * rotation_stride, group_size, k_dim, scale,
-                                 probs + piece.position % kTilePositions);
+                                 cap, probs + piece.position % kTilePositions);
   for (Index g = 0; g < group_size; ++g) {
     const auto tile = detail::softmax_tile(pieces, probs + g * kTilePositions);
     maximum[g] = tile.maximum;

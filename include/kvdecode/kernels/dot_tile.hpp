@@ -75,7 +75,7 @@ void dot_tile(const std::byte* rows, Index row_stride, const S* x, Index x_strid
     if constexpr (C == 1) {
       if (prefetch_bytes != 0)
         simd::unroll<R>([&](auto r) KVDECODE_INLINE_LAMBDA {
-          simd::prefetch(rows + r * row_stride + F::row_bytes(k) + prefetch_bytes);
+          simd::prefetch(rows + r * row_stride + byte_near<F>(k) + prefetch_bytes);
         });
     }
     detail::accumulate_tile<F, S, R, C>(rows, row_stride, x, x_stride, k, lanes);

@@ -103,7 +103,7 @@ void linear_many(const MatrixView& w, Range rows, RowsView<const S> x, RowsView<
 template <class F, class S>
 void linear_one(const MatrixView& w, Range rows, const S* x, S* y) noexcept {
   constexpr int tile = Lanes<S>::width == 1 ? 1 : simd::kVectorRegisters >= 32 ? 8 : 4;
-  const Index prefetch = F::row_bytes(kLanes) < 64 ? kPrefetchBytes : 0;
+  const Index prefetch = byte_near<F>(kLanes) < 64 ? kPrefetchBytes : 0;
   Index r = rows.begin;
   for (; r + tile <= rows.end; r += tile)
     dot_tile<F, S, tile, 1>(w.data + r * w.stride, w.stride, x, 0, w.cols, y + r, 0, prefetch);

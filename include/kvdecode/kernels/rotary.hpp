@@ -15,15 +15,15 @@ enum class RotaryPairs {
 
 namespace kernels {
 
-/// Cosines and sines of position * inverse_frequency[i].
+/// Cosines and sines of position * inverse_frequency[i], times a magnitude.
 /// @param inverse_frequency, cosine, sine  [n_pairs]  @pre |position * frequency| < 2^30
 template <class S>
-void rotary_angles(Index position, const double* inverse_frequency, Index n_pairs, S* cosine,
-                   S* sine) noexcept {
+void rotary_angles(Index position, const double* inverse_frequency, Index n_pairs, S* cosine, S* sine,
+                   double magnitude = 1.0) noexcept {
   for (Index i = 0; i < n_pairs; ++i) {
     const SinCos turn = sincos(mul(static_cast<double>(position), inverse_frequency[i]));
-    cosine[i] = S(turn.cos);
-    sine[i] = S(turn.sin);
+    cosine[i] = S(mul(turn.cos, magnitude));
+    sine[i] = S(mul(turn.sin, magnitude));
   }
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// <kvdecode/layers/attention.hpp> - self-attention over a cache: project, rotate, append, attend, project.
+// <kvdecode/layers/attention.hpp> - self-attention over a cache: project, norm, rotate, append, attend,
+// project.
 // Multi-head, grouped (Ainslie 2023) and multi-query (Shazeer 2019) attention differ only in n_kv_heads.
 //
 // Queries always read keys and values back from the cache, in its format, also those of this very call: so
@@ -10,6 +11,7 @@
 #include <kvdecode/kernels/attention.hpp>
 #include <kvdecode/kernels/rotary.hpp>
 #include <kvdecode/layers/linear.hpp>
+#include <kvdecode/layers/norm.hpp>
 
 #include <algorithm>
 
@@ -89,14 +91,18 @@ struct AttentionLayer {
   Index head_dim = 0;
   S scale{};
   AttentionSpan span{};
-  Index n_pairs = 0;  // of rotary dimensions; 0: nothing turns
+  S soft_cap{};       // of the scores; 0: none
+  Index rotary = 0;   // which of the model's rotary configs turns this layer's heads
+  Index n_pairs = 0;  // of its dimensions; 0: nothing turns
   RotaryPairs pairs = RotaryPairs::kHalves;
   Index sink_limit = 0;  // which of the pass's limits holds for queries that meet sinks; 0: none
 
-  LinearLayer<S> w_q;  // [n_heads * head_dim, d_model]
-  LinearLayer<S> w_k;  // [n_kv_heads * head_dim, d_model]
-  LinearLayer<S> w_v;  // [n_kv_heads * head_dim, d_model]
-  LinearLayer<S> w_o;  // [d_model, n_heads * head_dim]
+  LinearLayer<S> w_q;   // [n_heads * head_dim, d_model]
+  LinearLayer<S> w_k;   // [n_kv_heads * head_dim, d_model]
+  LinearLayer<S> w_v;   // [n_kv_heads * head_dim, d_model]
+  LinearLayer<S> w_o;   // [d_model, n_heads * head_dim]
+  NormLayer<S> q_norm;  // of each head or of all together, by its size; or empty
+  NormLayer<S> k_norm;
 
   Index group_size() const noexcept { return n_heads / n_kv_heads; }
 
@@ -122,31 +128,33 @@ struct AttentionLayer {
  private:
   /// How often a query is turned for this layer: once for each shift, twice if sinks are met at a limit.
   Index n_rotations(const QueryStands& stands) const noexcept {
-    return static_cast<Index>(stands.shifts.size()) * (sink_limit != 0 ? 2 : 1);
+    return stands.n_shifts() * (sink_limit != 0 ? 2 : 1);
   }
 
+  /// Norms and turns queries and keys, each row as its position says.
   template <class Cache>
   void rotate(const Pass<S, Cache>& pass) const noexcept {
-    if (n_pairs == 0) return;
+    if (n_pairs == 0 && q_norm.empty() && k_norm.empty()) return;
     const PassBuffers<S>& buffers = pass.buffers;
-    const Index n_rows = pass.n_rows();
+    const QueryStands& stands = pass.stands;
+    const Index n_rows = pass.n_rows(), n_shifts = stands.n_shifts(), rotations = n_rotations(stands);
     const auto turn = [&](const S* from, S* to, Index heads, Index table, Index row) {
-      const Index at = (table * n_rows + row) * n_pairs;
+      const Index at = (table * n_rows + row) * buffers.n_angles;
       for (Index head = 0; head < heads; ++head)
         kernels::rotate(pairs, from + head * head_dim, buffers.cosines + at, buffers.sines + at, n_pairs,
                         head_dim, to + head * head_dim);
     };
-    const QueryStands& stands = pass.stands;
-    const Index rotations = n_rotations(stands);
     for_each_row(pass.exec, n_rows, [&](Index row) {
-      turn(buffers.keys.row(row), buffers.keys.row(row), n_kv_heads, 0, row);
       S* q = buffers.queries.row(row);
-      if (rotations == 1) return turn(q, q, n_heads, 0, row);
-      for (Index r = 0; r < rotations; ++r) {
-        const Index n_shifts = static_cast<Index>(stands.shifts.size());
+      S* k = buffers.keys.row(row);
+      if (!q_norm.empty()) q_norm.apply_each(q, buffers.queries.cols);
+      if (!k_norm.empty()) k_norm.apply_each(k, buffers.keys.cols);
+      if (n_pairs == 0) return;
+      turn(k, k, n_kv_heads, stands.table(rotary, 0, 0), row);
+      if (rotations == 1) return turn(q, q, n_heads, stands.table(rotary, 0, 0), row);
+      for (Index r = 0; r < rotations; ++r)
         turn(q, buffers.rotated + (r * n_rows + row) * buffers.queries.cols, n_heads,
-             stands.table(r < n_shifts ? 0 : sink_limit, r % n_shifts), row);
-      }
+             stands.table(rotary, r < n_shifts ? 0 : sink_limit, r % n_shifts), row);
     });
   }
 
@@ -185,7 +193,7 @@ struct AttentionLayer {
         head_offset;
     kernels::AttentionState<S> state{
         group, head_dim, scratch, scratch + group, buffers.attention.row(row) + head_offset, true};
-    const Index n_shifts = static_cast<Index>(pass.stands.shifts.size());
+    const Index n_shifts = pass.stands.n_shifts();
     const auto rotation_of = [&](bool is_sink, Index shift) -> Index {
       if (!turned_often) return 0;
       return (is_sink && sink_limit != 0 ? n_shifts : 0) + pass.stands.shift_index(shift);
@@ -195,7 +203,7 @@ struct AttentionLayer {
                                   [&](std::span<const kernels::AttentionPiece> pieces) {
                                     kernels::attend_tile<KFormat, VFormat>(
                                         pieces, queries, pass.n_rows() * buffers.queries.cols, head_dim,
-                                        scale, state, scratch + 2 * group);
+                                        scale, state, scratch + 2 * group, soft_cap);
                                   });
     kernels::finish_attention(state, state.output);
   }

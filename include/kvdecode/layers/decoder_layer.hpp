@@ -4,6 +4,7 @@
 #pragma once
 
 #include <kvdecode/layers/attention.hpp>
+#include <kvdecode/layers/experts.hpp>
 #include <kvdecode/layers/feed_forward.hpp>
 #include <kvdecode/layers/norm.hpp>
 #include <kvdecode/layers/residual.hpp>
@@ -13,37 +14,48 @@ namespace kvdecode::inline KVDECODE_ABI {
 template <class S>
 struct DecoderLayer {
   ResidualKind residual = ResidualKind::kSequential;
-  NormLayer<S> attention_norm;
+  NormLayer<S> attention_norm;  // empty: attention reads the stream as it is
   AttentionLayer<S> attention;
-  NormLayer<S> feed_forward_norm;  // not with kParallelSharedNorm
+  NormLayer<S> attention_post_norm;  // or empty
+  NormLayer<S> feed_forward_norm;    // or empty; not with kParallelSharedNorm
   FeedForwardLayer<S> feed_forward;
+  ExpertsLayer<S> experts;              // in its place, unless empty
+  NormLayer<S> feed_forward_post_norm;  // or empty
 
   /// The residual stream, in place. Appends the rows' keys and values to their caches.
   template <class Formats, class Cache>
   void forward(const Pass<S, Cache>& pass) const noexcept {
-    const RowsView<S> hidden = pass.buffers.hidden, normed = pass.buffers.normed,
-                      branch = pass.buffers.branch;
-    attention_norm.forward(pass.exec, hidden, normed);
-    if (residual == ResidualKind::kSequential) {
-      attention.template forward<Formats>(pass, normed, branch);
-      add_rows(pass.exec, branch, hidden);
-      feed_forward_norm.forward(pass.exec, hidden, normed);
-      feed_forward.template forward<Formats>(pass, normed, branch);
-    } else {
-      // The second branch reads the stream from before the first one is added to it.
-      attention.template forward<Formats>(pass, normed, branch);
-      if (residual == ResidualKind::kParallel) feed_forward_norm.forward(pass.exec, hidden, normed);
-      add_rows(pass.exec, branch, hidden);
-      feed_forward.template forward<Formats>(pass, normed, branch);
-    }
-    add_rows(pass.exec, branch, hidden);
+    const RowsView<S> branch = pass.buffers.branch;
+    const RowsView<S> input = normed(pass, attention_norm);
+    attention.template forward<Formats>(pass, input, branch);
+    RowsView<S> second = input;
+    // Side by side, the second branch reads the stream from before the first one is added to it.
+    if (residual == ResidualKind::kParallel) second = normed(pass, feed_forward_norm);
+    add_branch(pass, attention_post_norm);
+    if (residual == ResidualKind::kSequential) second = normed(pass, feed_forward_norm);
+    if (experts.empty())
+      feed_forward.template forward<Formats>(pass, second, branch);
+    else
+      experts.template forward<Formats>(pass, second, branch);
+    add_branch(pass, feed_forward_post_norm);
   }
 
  private:
-  static void add_rows(ExecutorRef exec, RowsView<S> x, RowsView<S> y) noexcept {
-    for_each_row(exec, x.rows, [&](Index row) {
-      const S* from = x.row(row);
+  /// The stream behind a norm, or itself.
+  template <class Cache>
+  static RowsView<S> normed(const Pass<S, Cache>& pass, const NormLayer<S>& norm) noexcept {
+    if (norm.empty()) return pass.buffers.hidden;
+    norm.forward(pass.exec, pass.buffers.hidden, pass.buffers.normed);
+    return pass.buffers.normed;
+  }
+  /// Adds what a branch has made to the stream, behind a norm if there is one.
+  template <class Cache>
+  static void add_branch(const Pass<S, Cache>& pass, const NormLayer<S>& norm) noexcept {
+    const RowsView<S> x = pass.buffers.branch, y = pass.buffers.hidden;
+    for_each_row(pass.exec, x.rows, [&](Index row) {
+      S* from = x.row(row);
       S* to = y.row(row);
+      if (!norm.empty()) norm.apply(from, from);
       for (Index i = 0; i < x.cols; ++i) to[i] = to[i] + from[i];
     });
   }

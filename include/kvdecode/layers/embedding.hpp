@@ -21,11 +21,14 @@ void decode_row(const MatrixView& w, Index row, S* out) noexcept {
 struct EmbeddingLayer {
   MatrixView tokens;     // [vocab_size, d_model]
   MatrixView positions;  // [max_seq_len, d_model], or empty
+  double scale = 1.0;    // of the token's vector
 
   /// @param scratch, out  [d_model]
   template <class Formats, class S>
   void forward(TokenId token, Index position, S* scratch, S* out) const noexcept {
     decode_row<Formats>(tokens, token, out);
+    if (scale != 1.0)
+      for (Index i = 0; i < tokens.cols; ++i) out[i] = mul(out[i], S(scale));
     if (positions.empty()) return;
     decode_row<Formats>(positions, position, scratch);
     for (Index i = 0; i < tokens.cols; ++i) out[i] = out[i] + scratch[i];

@@ -18,10 +18,12 @@ struct FeedForwardLayer {
   LinearLayer<S> w_up;    // [d_ff, d_model]
   LinearLayer<S> w_down;  // [d_model, d_ff]
 
-  /// @param x, y  [N, d_model], apart
+  /// @param x, y  [N, d_model], apart; no more rows than the pass has
   template <class Formats, class Cache>
   void forward(const Pass<S, Cache>& pass, RowsView<S> x, RowsView<S> y) const noexcept {
-    const RowsView<S> gate = pass.buffers.gate, up = pass.buffers.up;  // [N, d_ff]
+    const Index d_ff = w_up.w.rows;
+    const RowsView<S> gate{pass.buffers.gate, x.rows, d_ff, d_ff};  // [N, d_ff]
+    const RowsView<S> up{pass.buffers.up, x.rows, d_ff, d_ff};      // [N, d_ff]
     if (gated) {
       run_linear<Formats>(pass, std::array{w_gate.job(x, gate), w_up.job(x, up)});
       for_each_row(pass.exec, x.rows, [&](Index row) {

@@ -15,6 +15,8 @@ struct NormLayer {
   Vector<S> weight;  // [d]
   Vector<S> bias;    // [d], or empty
 
+  bool empty() const noexcept { return weight.empty(); }
+
   /// One row. May be in place.
   void apply(const S* x, S* y) const noexcept {
     const Index n = static_cast<Index>(weight.size());
@@ -22,6 +24,11 @@ struct NormLayer {
       kernels::rms_norm(x, weight.data(), eps, n, y);
     else
       kernels::layer_norm(x, weight.data(), bias.empty() ? nullptr : bias.data(), eps, n, y);
+  }
+  /// A row of several norms' lengths, each part by itself: the heads of a query, for instance. In place.
+  void apply_each(S* row, Index size) const noexcept {
+    const Index n = static_cast<Index>(weight.size());
+    for (Index i = 0; i < size; i += n) apply(row + i, row + i);
   }
   /// Every row of x. @param x, y  [N, d]
   void forward(ExecutorRef exec, RowsView<S> x, RowsView<S> y) const noexcept {

@@ -40,14 +40,26 @@ struct QueryStands {
   std::span<const Index> limits;  // [n_limits]; the first is no limit
   std::span<const Index> shifts;  // [n_shifts]; the first is 0
 
-  Index count() const noexcept { return static_cast<Index>(limits.size() * shifts.size()); }
+  Index n_limits() const noexcept { return static_cast<Index>(limits.size()); }
+  Index n_shifts() const noexcept { return static_cast<Index>(shifts.size()); }
   Index shift_index(Index shift) const noexcept {
     return static_cast<Index>(std::find(shifts.begin(), shifts.end(), shift) - shifts.begin());
   }
-  /// The table of angles for this limit and shift.
-  Index table(Index limit, Index shift) const noexcept {
-    return limit * static_cast<Index>(shifts.size()) + shift;
+  /// The table of angles for a rotary config of the model, a limit and a shift.
+  Index table(Index rotary, Index limit, Index shift) const noexcept {
+    return (rotary * n_limits() + limit) * n_shifts() + shift;
   }
+};
+
+/// Scratch memory of the mixtures of experts of a pass of N rows; n_used experts a row.
+template <class S>
+struct ExpertBuffers {
+  RowsView<S> router;    // [N, n_experts] logits, then probabilities
+  S* weights = nullptr;  // [N, n_used]
+  Index* ids = nullptr;  // [N, n_used] experts by falling probability
+  RowsView<S> inputs;    // [N, d_model] rows of one expert, one after another
+  RowsView<S> outputs;   // [N, d_model] what it makes of them
+  S* by_rank = nullptr;  // [N, n_used, d_model]
 };
 
 /// Scratch memory of a pass of N rows. Areas never overlap.
@@ -60,12 +72,14 @@ struct PassBuffers {
   RowsView<S> keys;       // [N, n_kv_heads * head_dim]
   RowsView<S> values;     // [N, n_kv_heads * head_dim]
   RowsView<S> attention;  // [N, n_heads * head_dim]
-  RowsView<S> gate;       // [N, d_ff]
-  RowsView<S> up;         // [N, d_ff]
-  S* rotated = nullptr;   // [n_rotations, N, n_heads * head_dim] when a layer needs more than one
-  S* cosines = nullptr;   // [n_tables, N, n_pairs]
-  S* sines = nullptr;     // [n_tables, N, n_pairs]
-  S* scratch = nullptr;   // [concurrency, scratch_stride]
+  S* gate = nullptr;      // [N, d_ff] or [N, d_expert], whichever is larger
+  S* up = nullptr;        // likewise
+  ExpertBuffers<S> experts{};
+  S* rotated = nullptr;  // [n_rotations, N, n_heads * head_dim] when a layer needs more than one
+  S* cosines = nullptr;  // [n_tables, N, n_angles]
+  S* sines = nullptr;    // [n_tables, N, n_angles]
+  Index n_angles = 0;    // rotary pairs of the layer that has most
+  S* scratch = nullptr;  // [concurrency, scratch_stride]
   Index scratch_stride = 0;
 };
 

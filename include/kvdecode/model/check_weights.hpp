@@ -39,9 +39,12 @@ class WeightChecker {
     matrix(name, w.matrix, rows, cols);
     vector((std::string(name) + " bias").c_str(), w.bias, rows, false);
   }
-  void norm(const char* name, const NormWeights& w, Index size) const {
+  void norm(const char* name, const NormWeights& w, NormKind kind, Index size) const {
+    const std::string bias = std::string(name) + " bias";
     vector(name, w.weight, size, true);
-    vector((std::string(name) + " bias").c_str(), w.bias, size, false);
+    vector(bias.c_str(), w.bias, size, false);
+    if (kind == NormKind::kRms && !w.bias.empty()) [[unlikely]]
+      raise(ErrorCode::kMismatch, "weights: ", where_, bias, " is given, but RMSNorm has none");
   }
 
  private:
@@ -64,7 +67,7 @@ void check_weights(const ModelConfig& config, const Weights& weights) {
   model.matrix("token_embedding", weights.token_embedding, config.vocab_size, config.d_model);
   if (config.position == PositionKind::kLearned)
     model.matrix("position_embedding", weights.position_embedding, config.max_seq_len, config.d_model);
-  model.norm("final_norm", weights.final_norm, config.d_model);
+  model.norm("final_norm", weights.final_norm, config.norm, config.d_model);
   if (!config.tied_head) model.matrix("head", weights.head.matrix, config.vocab_size, config.d_model);
   model.vector("head bias", weights.head.bias, config.vocab_size, false);
   if (static_cast<Index>(weights.layers.size()) != config.n_layers) [[unlikely]]
@@ -73,16 +76,40 @@ void check_weights(const ModelConfig& config, const Weights& weights) {
   for (std::size_t i = 0; i < weights.layers.size(); ++i) {
     const LayerWeights& layer = weights.layers[i];
     const detail::WeightChecker<Formats> at("layer " + std::to_string(i) + " ");
-    at.norm("attention_norm", layer.attention_norm, config.d_model);
+    const bool pre = config.norm_placement != NormPlacement::kPost,
+               post = config.norm_placement != NormPlacement::kPre;
+    if (pre) at.norm("attention_norm", layer.attention_norm, config.norm, config.d_model);
     at.linear("w_q", layer.w_q, q_dim, config.d_model);
     at.linear("w_k", layer.w_k, kv_dim, config.d_model);
     at.linear("w_v", layer.w_v, kv_dim, config.d_model);
     at.linear("w_o", layer.w_o, config.d_model, q_dim);
-    if (config.residual != ResidualKind::kParallelSharedNorm)
-      at.norm("feed_forward_norm", layer.feed_forward_norm, config.d_model);
-    if (config.gated_feed_forward) at.linear("w_gate", layer.w_gate, config.d_ff, config.d_model);
-    at.linear("w_up", layer.w_up, config.d_ff, config.d_model);
-    at.linear("w_down", layer.w_down, config.d_model, config.d_ff);
+    if (config.qk_norm != QkNormKind::kNone) {
+      const bool whole = config.qk_norm == QkNormKind::kWhole;
+      at.norm("q_norm", layer.q_norm, config.norm, whole ? q_dim : config.head_dim);
+      at.norm("k_norm", layer.k_norm, config.norm, whole ? kv_dim : config.head_dim);
+    }
+    if (post) at.norm("attention_post_norm", layer.attention_post_norm, config.norm, config.d_model);
+    if (pre && config.residual != ResidualKind::kParallelSharedNorm)
+      at.norm("feed_forward_norm", layer.feed_forward_norm, config.norm, config.d_model);
+    if (post) at.norm("feed_forward_post_norm", layer.feed_forward_post_norm, config.norm, config.d_model);
+    if (!config.layer_has_experts(static_cast<Index>(i))) {
+      if (config.gated_feed_forward) at.linear("w_gate", layer.w_gate, config.d_ff, config.d_model);
+      at.linear("w_up", layer.w_up, config.d_ff, config.d_model);
+      at.linear("w_down", layer.w_down, config.d_model, config.d_ff);
+      continue;
+    }
+    at.linear("router", layer.router, config.n_experts, config.d_model);
+    if (static_cast<Index>(layer.experts.size()) != config.n_experts) [[unlikely]]
+      detail::raise(ErrorCode::kMismatch, "weights: layer ", i, " has ", layer.experts.size(),
+                    " experts, expected ", config.n_experts);
+    for (std::size_t e = 0; e < layer.experts.size(); ++e) {
+      const detail::WeightChecker<Formats> in("layer " + std::to_string(i) + " expert " + std::to_string(e) +
+                                              " ");
+      if (config.gated_feed_forward)
+        in.linear("w_gate", layer.experts[e].w_gate, config.d_expert, config.d_model);
+      in.linear("w_up", layer.experts[e].w_up, config.d_expert, config.d_model);
+      in.linear("w_down", layer.experts[e].w_down, config.d_model, config.d_expert);
+    }
   }
 }
 

@@ -11,6 +11,7 @@
 #include <kvdecode/kernels/rotary.hpp>
 #include <kvdecode/layers/residual.hpp>
 
+#include <algorithm>
 #include <vector>
 
 namespace kvdecode::inline KVDECODE_ABI {
@@ -23,8 +24,12 @@ enum class PositionKind {
 
 enum class RotaryScalingKind {
   kNone,
-  kLinear,  ///< every frequency divided by `factor`
-  kLlama3,  ///< low frequencies divided by `factor`, high ones kept, a blend between
+  kLinear,    ///< every frequency divided by `factor` (Chen 2023)
+  kDynamic,   ///< theta grows with the sequence's length beyond original_max_seq_len: an angle epoch a length
+  kYarn,      ///< low frequencies divided by `factor`, high ones kept, a ramp between (Peng 2023)
+  kLongrope,  ///< each frequency divided by its own factor, one list up to original_max_seq_len, one beyond
+  kLlama3,    ///< low frequencies divided by `factor`, high ones kept, a blend by wave length between
+  kDivisors,  ///< each frequency divided by its own entry of short_factors
 };
 
 /// How the rotary frequencies are stretched for contexts longer than those trained on.
@@ -33,15 +38,26 @@ struct RotaryScaling {
   double factor = 1.0;
   double low_freq_factor = 1.0;    // kLlama3
   double high_freq_factor = 4.0;   // kLlama3
-  Index original_max_seq_len = 0;  // kLlama3: the length trained on, in positions
+  Index original_max_seq_len = 0;  // kDynamic, kYarn, kLongrope, kLlama3: the length trained on, in positions
+  double beta_fast = 32.0;         // kYarn: pairs that turn more often than this keep their frequency
+  double beta_slow = 1.0;          // kYarn: pairs that turn less often are divided by factor
+  bool round_bounds = true;        // kYarn: the ramp starts and ends at whole dimensions
+  double magnitude = 1.0;          // cosines and sines are multiplied by it (attention factor)
+  std::vector<double> short_factors{};  // kLongrope, kDivisors: [rotary_dim / 2]
+  std::vector<double> long_factors{};   // kLongrope: [rotary_dim / 2], beyond original_max_seq_len
+
+  friend bool operator==(const RotaryScaling&, const RotaryScaling&) = default;
 };
 
 /// Rotary position embedding: pair i turns by position * theta^(-2 i / rotary_dim) radians.
 struct RotaryConfig {
-  Index dim = 0;  // elements of a head that turn, even; 0: all of head_dim
+  bool enabled = true;  // false: nothing turns
+  Index dim = 0;        // elements of a head that turn, even; 0: all of head_dim
   double theta = 10000.0;
   RotaryPairs pairs = RotaryPairs::kHalves;
   RotaryScaling scaling{};
+
+  friend bool operator==(const RotaryConfig&, const RotaryConfig&) = default;
 };
 
 /// What a model is. `validate()` says whether it can be run.
@@ -58,20 +74,44 @@ struct ModelConfig {
 
   NormKind norm = NormKind::kRms;
   double norm_eps = 1e-5;
+  double norm_weight_offset = 0.0;  // added to the weights of every norm: 1 where they are stored as w - 1
+  NormPlacement norm_placement = NormPlacement::kPre;
+  QkNormKind qk_norm = QkNormKind::kNone;
   Activation activation = Activation::kSilu;
   bool gated_feed_forward = true;  // down(act(gate(x)) * up(x)); else down(act(up(x)))
   ResidualKind residual = ResidualKind::kSequential;
   PositionKind position = PositionKind::kRotary;
   RotaryConfig rotary{};
-  double attention_scale = 0.0;  // of the scores; 0: 1 / sqrt(head_dim)
-  bool tied_head = false;        // the token embedding is the head
+  double embedding_scale = 1.0;     // the token's vector is multiplied by it
+  double attention_scale = 0.0;     // of the scores; 0: 1 / sqrt(head_dim)
+  double attention_soft_cap = 0.0;  // scores become cap * tanh(score / cap); 0: none
+  double logit_soft_cap = 0.0;      // likewise the logits
+  bool tied_head = false;           // the token embedding is the head
 
-  std::vector<AttentionSpan> spans{};  // one a layer; empty: every layer sees everything
+  // Mixture of experts (Shazeer 2017; Fedus 2021): 0 experts is a feed-forward layer like any other.
+  Index n_experts = 0;
+  Index n_experts_used = 0;              // of the largest router probabilities, a token
+  Index d_expert = 0;                    // d_ff of an expert
+  bool normalize_expert_weights = true;  // probabilities of those used are divided by their sum
+
+  // One entry a layer, or none at all: then all layers are alike.
+  std::vector<AttentionSpan> spans{};        // none: every layer sees everything
+  std::vector<RotaryConfig> layer_rotary{};  // none: `rotary` in every layer
+  std::vector<unsigned char> has_experts{};  // none: every layer, if there are experts
   SinkRotation sink_rotation = SinkRotation::kAbsolute;
 
   Index group_size() const noexcept { return n_heads / n_kv_heads; }
-  Index rotary_dim() const noexcept {
-    return position == PositionKind::kRotary ? (rotary.dim == 0 ? head_dim : rotary.dim) : 0;
+  const RotaryConfig& rotary_of(Index layer) const noexcept {
+    return layer_rotary.empty() ? rotary : layer_rotary[static_cast<std::size_t>(layer)];
+  }
+  /// Elements of a head that turn.
+  Index rotary_dim(const RotaryConfig& config) const noexcept {
+    if (position != PositionKind::kRotary || !config.enabled) return 0;
+    return config.dim == 0 ? head_dim : config.dim;
+  }
+  Index rotary_dim() const noexcept { return rotary_dim(rotary); }
+  bool layer_has_experts(Index layer) const noexcept {
+    return n_experts > 0 && (has_experts.empty() || has_experts[static_cast<std::size_t>(layer)] != 0);
   }
   AttentionSpan span(Index layer) const noexcept {
     return spans.empty() ? AttentionSpan{} : spans[static_cast<std::size_t>(layer)];
@@ -85,7 +125,20 @@ struct ModelConfig {
 
   /// The angle table that a sequence of seq_len positions is computed with. 0 for every scaling that does not
   /// depend on the length; a cache whose keys were rotated in another epoch cannot be continued.
-  Index rotary_epoch([[maybe_unused]] Index seq_len) const noexcept { return 0; }
+  Index rotary_epoch(Index seq_len) const noexcept {
+    if (layer_rotary.empty()) return rotary_epoch(rotary, seq_len);
+    Index epoch = 0;  // at most one rotary config of a model depends on the length: see validate()
+    for (const RotaryConfig& config : layer_rotary) epoch = std::max(epoch, rotary_epoch(config, seq_len));
+    return epoch;
+  }
+
+ private:
+  static Index rotary_epoch(const RotaryConfig& config, Index seq_len) noexcept {
+    const Index beyond = std::max<Index>(0, seq_len - config.scaling.original_max_seq_len);
+    if (config.scaling.kind == RotaryScalingKind::kDynamic) return beyond;
+    return config.scaling.kind == RotaryScalingKind::kLongrope && beyond > 0 ? 1 : 0;
+  }
+  void validate_rotary(const RotaryConfig& config) const;
 };
 
 /// The same model attending to the first n_sink and the last `window` positions only, for streams without an
@@ -135,28 +188,43 @@ inline void ModelConfig::validate() const {
   if (!(attention_scale >= 0.0) || attention_scale > 1e6) [[unlikely]]
     raise(ErrorCode::kBadArgument, "model config: attention_scale must be in [0, 1e6], got ",
           attention_scale);
-  if (position == PositionKind::kRotary) {
-    if (rotary.dim < 0 || rotary_dim() > head_dim || rotary_dim() % 2 != 0) [[unlikely]]
-      raise(ErrorCode::kBadArgument, "model config: the rotary dimension must be even and at most head_dim ",
-            head_dim, ", got ", rotary_dim());
-    if (!(rotary.theta > 0.0) || rotary.theta > 1e30) [[unlikely]]
-      raise(ErrorCode::kBadArgument, "model config: rotary theta must be positive, got ", rotary.theta);
-    const RotaryScaling& scaling = rotary.scaling;
-    if (scaling.kind != RotaryScalingKind::kNone && (!(scaling.factor > 0.0) || scaling.factor > 1e30))
-        [[unlikely]]
-      raise(ErrorCode::kBadArgument, "model config: rotary scaling factor must be positive, got ",
-            scaling.factor);
-    if (scaling.kind == RotaryScalingKind::kLlama3 &&
-        (!(scaling.low_freq_factor > 0.0) || !(scaling.high_freq_factor > scaling.low_freq_factor) ||
-         scaling.high_freq_factor > 1e30 || scaling.original_max_seq_len <= 0)) [[unlikely]]
-      raise(ErrorCode::kBadArgument,
-            "model config: llama3 rotary scaling needs 0 < low_freq_factor < high_freq_factor ",
-            "and a positive original length, got ", scaling.low_freq_factor, ", ", scaling.high_freq_factor,
-            ", ", scaling.original_max_seq_len);
+  if (!(attention_soft_cap >= 0.0) || !(logit_soft_cap >= 0.0) || attention_soft_cap > 1e30 ||
+      logit_soft_cap > 1e30) [[unlikely]]
+    raise(ErrorCode::kBadArgument, "model config: soft caps must not be negative, got ", attention_soft_cap,
+          " and ", logit_soft_cap);
+  if (!(embedding_scale > 0.0) || embedding_scale > 1e30) [[unlikely]]
+    raise(ErrorCode::kBadArgument, "model config: embedding_scale must be positive, got ", embedding_scale);
+  if (!(norm_weight_offset >= -1e6) || norm_weight_offset > 1e6) [[unlikely]]
+    raise(ErrorCode::kBadArgument, "model config: norm_weight_offset must be a moderate number, got ",
+          norm_weight_offset);
+  if (norm_placement != NormPlacement::kPre && residual != ResidualKind::kSequential) [[unlikely]]
+    raise(ErrorCode::kBadArgument, "model config: norms after the branches need a sequential residual");
+  if (n_experts != 0) {
+    detail::require_sane(n_experts, "n_experts");
+    detail::require_sane(d_expert, "d_expert");
+    if (n_experts_used < 1 || n_experts_used > n_experts) [[unlikely]]
+      raise(ErrorCode::kBadArgument, "model config: n_experts_used must be in [1, n_experts ", n_experts,
+            "], got ", n_experts_used);
   }
-  if (!spans.empty() && static_cast<Index>(spans.size()) != n_layers) [[unlikely]]
-    raise(ErrorCode::kBadArgument, "model config: ", spans.size(), " attention spans for ", n_layers,
-          " layers");
+  const auto one_a_layer = [&](std::size_t n, const char* name) {
+    if (n != 0 && static_cast<Index>(n) != n_layers) [[unlikely]]
+      raise(ErrorCode::kBadArgument, "model config: ", n, " ", name, " for ", n_layers, " layers");
+  };
+  one_a_layer(spans.size(), "attention spans");
+  one_a_layer(layer_rotary.size(), "rotary configs");
+  one_a_layer(has_experts.size(), "entries of has_experts");
+  validate_rotary(rotary);
+  const RotaryConfig* by_length = nullptr;
+  for (const RotaryConfig& config : layer_rotary) {
+    validate_rotary(config);
+    if (config.scaling.kind != RotaryScalingKind::kDynamic &&
+        config.scaling.kind != RotaryScalingKind::kLongrope)
+      continue;
+    if (by_length != nullptr && !(config == *by_length)) [[unlikely]]
+      raise(ErrorCode::kBadArgument,
+            "model config: layers differ in a rotary scaling that depends on the length");
+    by_length = &config;
+  }
   for (const AttentionSpan& span : spans) {
     if (span.window < 0 || span.n_sink < 0 || span.chunk < 0) [[unlikely]]
       raise(ErrorCode::kBadArgument, "model config: an attention span has a negative field");
@@ -166,6 +234,55 @@ inline void ModelConfig::validate() const {
       raise(ErrorCode::kBadArgument, "model config: a chunked span (", span.chunk,
             ") excludes window and sinks");
   }
+}
+
+inline void ModelConfig::validate_rotary(const RotaryConfig& config) const {
+  using detail::raise;
+  if (position != PositionKind::kRotary || !config.enabled) return;
+  const Index dim = rotary_dim(config);
+  if (config.dim < 0 || dim > head_dim || dim % 2 != 0) [[unlikely]]
+    raise(ErrorCode::kBadArgument, "model config: the rotary dimension must be even and at most head_dim ",
+          head_dim, ", got ", dim);
+  if (!(config.theta > 0.0) || config.theta > 1e30) [[unlikely]]
+    raise(ErrorCode::kBadArgument, "model config: rotary theta must be positive, got ", config.theta);
+  const RotaryScaling& scaling = config.scaling;
+  if (!(scaling.magnitude > 0.0) || scaling.magnitude > 1e30) [[unlikely]]
+    raise(ErrorCode::kBadArgument, "model config: rotary magnitude must be positive, got ",
+          scaling.magnitude);
+  if (scaling.kind == RotaryScalingKind::kNone) return;
+  if (!(scaling.factor > 0.0) || scaling.factor > 1e30) [[unlikely]]
+    raise(ErrorCode::kBadArgument, "model config: rotary scaling factor must be positive, got ",
+          scaling.factor);
+  const bool needs_length =
+      scaling.kind != RotaryScalingKind::kLinear && scaling.kind != RotaryScalingKind::kDivisors;
+  if (needs_length && scaling.original_max_seq_len <= 0) [[unlikely]]
+    raise(ErrorCode::kBadArgument, "model config: this rotary scaling needs a positive original length, got ",
+          scaling.original_max_seq_len);
+  if (scaling.kind == RotaryScalingKind::kLlama3 &&
+      (!(scaling.low_freq_factor > 0.0) || !(scaling.high_freq_factor > scaling.low_freq_factor) ||
+       scaling.high_freq_factor > 1e30)) [[unlikely]]
+    raise(ErrorCode::kBadArgument,
+          "model config: llama3 rotary scaling needs 0 < low_freq_factor < high_freq_factor, got ",
+          scaling.low_freq_factor, " and ", scaling.high_freq_factor);
+  if (scaling.kind == RotaryScalingKind::kYarn &&
+      (!(scaling.beta_fast > 0.0) || !(scaling.beta_slow > 0.0) || scaling.beta_fast > 1e30 ||
+       scaling.beta_slow > 1e30 || config.theta == 1.0)) [[unlikely]]
+    raise(ErrorCode::kBadArgument, "model config: yarn needs positive beta_fast and beta_slow, got ",
+          scaling.beta_fast, " and ", scaling.beta_slow);
+  if (scaling.kind == RotaryScalingKind::kDynamic && dim <= 2) [[unlikely]]
+    raise(ErrorCode::kBadArgument,
+          "model config: dynamic rotary scaling needs a rotary dimension above 2, got ", dim);
+  const auto check_factors = [&](const std::vector<double>& factors, const char* name) {
+    if (static_cast<Index>(factors.size()) != dim / 2) [[unlikely]]
+      raise(ErrorCode::kBadArgument, "model config: ", name, " has ", factors.size(), " entries, expected ",
+            dim / 2);
+    for (const double factor : factors)
+      if (!(factor > 0.0) || factor > 1e300) [[unlikely]]
+        raise(ErrorCode::kBadArgument, "model config: ", name, " must be positive, got ", factor);
+  };
+  if (scaling.kind == RotaryScalingKind::kLongrope || scaling.kind == RotaryScalingKind::kDivisors)
+    check_factors(scaling.short_factors, "short_factors");
+  if (scaling.kind == RotaryScalingKind::kLongrope) check_factors(scaling.long_factors, "long_factors");
 }
 
 inline KvShape ModelConfig::kv_shape() const {

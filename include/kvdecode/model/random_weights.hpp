@@ -71,10 +71,10 @@ class RandomNumbers {
     if (options_.biases) result.bias = vector(weights, rows, 0.0);
     return result;
   }
-  NormWeights norm(Weights& weights, NormKind kind, Index size) {
+  NormWeights norm(Weights& weights, const ModelConfig& config, Index size) {
     NormWeights result;
-    result.weight = vector(weights, size, 1.0);
-    if (kind == NormKind::kLayer) result.bias = vector(weights, size, 0.0);
+    result.weight = vector(weights, size, 1.0 - config.norm_weight_offset);
+    if (config.norm == NormKind::kLayer) result.bias = vector(weights, size, 0.0);
     return result;
   }
 
@@ -110,19 +110,39 @@ inline Weights random_weights(const ModelConfig& config, const RandomWeightsOpti
       weights.position_embedding = random.matrix(weights, config.max_seq_len, d);
     for (Index i = 0; i < config.n_layers; ++i) {
       LayerWeights layer;
-      layer.attention_norm = random.norm(weights, config.norm, d);
+      const bool pre = config.norm_placement != NormPlacement::kPost,
+                 post = config.norm_placement != NormPlacement::kPre;
+      if (pre) layer.attention_norm = random.norm(weights, config, d);
       layer.w_q = random.linear(weights, q_dim, d);
       layer.w_k = random.linear(weights, kv_dim, d);
       layer.w_v = random.linear(weights, kv_dim, d);
       layer.w_o = random.linear(weights, d, q_dim);
-      if (config.residual != ResidualKind::kParallelSharedNorm)
-        layer.feed_forward_norm = random.norm(weights, config.norm, d);
-      if (config.gated_feed_forward) layer.w_gate = random.linear(weights, config.d_ff, d);
-      layer.w_up = random.linear(weights, config.d_ff, d);
-      layer.w_down = random.linear(weights, d, config.d_ff);
+      if (config.qk_norm != QkNormKind::kNone) {
+        const bool whole = config.qk_norm == QkNormKind::kWhole;
+        layer.q_norm = random.norm(weights, config, whole ? q_dim : config.head_dim);
+        layer.k_norm = random.norm(weights, config, whole ? kv_dim : config.head_dim);
+      }
+      if (post) layer.attention_post_norm = random.norm(weights, config, d);
+      if (pre && config.residual != ResidualKind::kParallelSharedNorm)
+        layer.feed_forward_norm = random.norm(weights, config, d);
+      if (post) layer.feed_forward_post_norm = random.norm(weights, config, d);
+      if (!config.layer_has_experts(i)) {
+        if (config.gated_feed_forward) layer.w_gate = random.linear(weights, config.d_ff, d);
+        layer.w_up = random.linear(weights, config.d_ff, d);
+        layer.w_down = random.linear(weights, d, config.d_ff);
+      } else {
+        layer.router = random.linear(weights, config.n_experts, d);
+        for (Index e = 0; e < config.n_experts; ++e) {
+          ExpertWeights expert;
+          if (config.gated_feed_forward) expert.w_gate = random.linear(weights, config.d_expert, d);
+          expert.w_up = random.linear(weights, config.d_expert, d);
+          expert.w_down = random.linear(weights, d, config.d_expert);
+          layer.experts.push_back(expert);
+        }
+      }
       weights.layers.push_back(std::move(layer));
     }
-    weights.final_norm = random.norm(weights, config.norm, d);
+    weights.final_norm = random.norm(weights, config, d);
     if (!config.tied_head) weights.head.matrix = random.matrix(weights, config.vocab_size, d);
     return weights;
   });

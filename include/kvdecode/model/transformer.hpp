@@ -94,12 +94,9 @@ class Transformer {
  private:
   struct Model {
     Model(ModelConfig c, Weights w)
-        : config(std::move(c)),
-          weights(std::move(w)),
-          kv_shape(config.kv_shape()),
-          frequencies(rotary_frequencies(config)) {
+        : config(std::move(c)), weights(std::move(w)), kv_shape(config.kv_shape()) {
       limits.push_back(std::numeric_limits<Index>::max());
-      embedding = {weights.token_embedding, weights.position_embedding};
+      embedding = {weights.token_embedding, weights.position_embedding, config.embedding_scale};
       final_norm = norm(weights.final_norm);
       head = {config.tied_head ? weights.token_embedding : weights.head.matrix,
               detail::decode_vector<Formats, S>(weights.head.bias)};
@@ -108,8 +105,11 @@ class Transformer {
     }
 
     NormLayer<S> norm(const NormWeights& w) const {
-      return {config.norm, S(config.norm_eps), detail::decode_vector<Formats, S>(w.weight),
-              detail::decode_vector<Formats, S>(w.bias)};
+      NormLayer<S> result{config.norm, S(config.norm_eps), detail::decode_vector<Formats, S>(w.weight),
+                          detail::decode_vector<Formats, S>(w.bias)};
+      if (config.norm_weight_offset != 0.0)
+        for (S& weight : result.weight) weight = weight + S(config.norm_weight_offset);
+      return result;
     }
     static LinearLayer<S> linear(const LinearWeights& w) {
       return {w.matrix, detail::decode_vector<Formats, S>(w.bias)};
@@ -120,7 +120,9 @@ class Transformer {
       DecoderLayer<S> result;
       result.residual = config.residual;
       result.attention_norm = norm(w.attention_norm);
+      result.attention_post_norm = norm(w.attention_post_norm);
       result.feed_forward_norm = norm(w.feed_forward_norm);
+      result.feed_forward_post_norm = norm(w.feed_forward_post_norm);
       AttentionLayer<S>& attention = result.attention;
       attention.layer = i;
       attention.n_heads = config.n_heads;
@@ -129,25 +131,45 @@ class Transformer {
       attention.scale = S(config.attention_scale != 0.0 ? config.attention_scale
                                                         : 1.0 / sqrt(static_cast<double>(config.head_dim)));
       attention.span = config.span(i);
-      attention.n_pairs = config.rotary_dim() / 2;
-      attention.pairs = config.rotary.pairs;
-      attention.sink_limit = sink_limit(attention.span);
+      attention.soft_cap = S(config.attention_soft_cap);
+      attention.rotary = rotary_number(config.rotary_of(i));
+      attention.n_pairs = config.rotary_dim(config.rotary_of(i)) / 2;
+      attention.pairs = config.rotary_of(i).pairs;
+      attention.sink_limit = attention.n_pairs == 0 ? 0 : sink_limit(attention.span);
+      attention.q_norm = norm(w.q_norm);
+      attention.k_norm = norm(w.k_norm);
       attention.w_q = linear(w.w_q);
       attention.w_k = linear(w.w_k);
       attention.w_v = linear(w.w_v);
       attention.w_o = linear(w.w_o);
-      FeedForwardLayer<S>& feed_forward = result.feed_forward;
-      feed_forward.activation = config.activation;
-      feed_forward.gated = config.gated_feed_forward;
-      if (feed_forward.gated) feed_forward.w_gate = linear(w.w_gate);
-      feed_forward.w_up = linear(w.w_up);
-      feed_forward.w_down = linear(w.w_down);
+      if (!config.layer_has_experts(i)) {
+        result.feed_forward = feed_forward({w.w_gate, w.w_up, w.w_down});
+        return result;
+      }
+      result.experts.n_used = config.n_experts_used;
+      result.experts.normalize = config.normalize_expert_weights;
+      result.experts.router = linear(w.router);
+      for (const ExpertWeights& expert : w.experts) result.experts.experts.push_back(feed_forward(expert));
       return result;
+    }
+    FeedForwardLayer<S> feed_forward(const ExpertWeights& w) const {
+      return {config.activation, config.gated_feed_forward,
+              config.gated_feed_forward ? linear(w.w_gate) : LinearLayer<S>{}, linear(w.w_up),
+              linear(w.w_down)};
+    }
+    /// The number of a rotary config among those that differ.
+    Index rotary_number(const RotaryConfig& rotary) {
+      const Index dim = config.rotary_dim(rotary);
+      for (std::size_t i = 0; i < rotaries.size(); ++i)
+        if (rotaries[i].config == rotary) return static_cast<Index>(i);
+      rotaries.push_back({rotary, dim, Vector<double>(static_cast<std::size_t>(dim / 2))});
+      rotary_frequencies(rotary, dim, 0, rotaries.back().frequencies.data());
+      n_angles = std::max(n_angles, dim / 2);
+      return static_cast<Index>(rotaries.size()) - 1;
     }
     /// The number of the position at which queries of such a layer stand for sinks; 0 where it is their own.
     Index sink_limit(const AttentionSpan& span) {
-      if (config.sink_rotation != SinkRotation::kWithinWindow || span.n_sink == 0 || config.rotary_dim() == 0)
-        return 0;
+      if (config.sink_rotation != SinkRotation::kWithinWindow || span.n_sink == 0) return 0;
       const Index limit = span.n_sink + span.window - 1;
       const auto found = std::find(limits.begin() + 1, limits.end(), limit);
       if (found == limits.end()) {
@@ -160,8 +182,14 @@ class Transformer {
     ModelConfig config;
     Weights weights;
     KvShape kv_shape;
-    Vector<double> frequencies;  // [rotary_dim / 2]
-    Vector<Index> limits;        // positions beyond which a query does not stand: none, then those of sinks
+    struct Rotary {
+      RotaryConfig config;
+      Index dim;                   // elements of a head that turn
+      Vector<double> frequencies;  // [dim / 2], of epoch 0
+    };
+    Vector<Rotary> rotaries;  // those of the layers, each once
+    Index n_angles = 0;       // the most pairs of one of them
+    Vector<Index> limits;     // positions beyond which a query does not stand: none, then those of sinks
     EmbeddingLayer embedding;
     std::vector<DecoderLayer<S>> layers;
     NormLayer<S> final_norm;
@@ -199,19 +227,22 @@ class Transformer {
     sizes.d_model = config.d_model;
     sizes.q_dim = config.n_heads * config.head_dim;
     sizes.kv_dim = config.n_kv_heads * config.head_dim;
-    sizes.d_ff = config.d_ff;
+    sizes.d_ff = std::max(config.d_ff, config.d_expert);
+    sizes.n_experts = config.n_experts;
+    sizes.n_experts_used = config.n_experts_used;
     sizes.vocab_size = config.vocab_size;
-    sizes.n_pairs = config.rotary_dim() / 2;
+    sizes.n_angles = model_->n_angles;
     const Index n_shifts = static_cast<Index>(workspace.shifts().size());
     const Index n_limits = static_cast<Index>(model_->limits.size());
-    sizes.n_tables = n_limits * n_shifts;
+    sizes.n_tables = static_cast<Index>(model_->rotaries.size()) * n_limits * n_shifts;
     sizes.n_rotations = n_shifts * std::min<Index>(2, n_limits);
     sizes.concurrency = exec.concurrency();
     sizes.scratch = attention_layer_scratch(config.group_size(), config.head_dim);
     for (const Index d_in : {sizes.d_model, sizes.q_dim, sizes.d_ff})
       sizes.scratch = std::max(sizes.scratch, kernels::linear_scratch<S>(d_in, sizes.n_rows));
     workspace.placements().resize(segments.size());
-    workspace.lists().resize(segments.size());
+    workspace.done().resize(segments.size());
+    workspace.frequencies().resize(static_cast<std::size_t>(model_->n_angles));
     workspace.prepare(sizes);
     std::size_t reserved = 0;
     try {
@@ -267,7 +298,7 @@ class Transformer {
   void run(Workspace<S>& workspace, ExecutorRef exec,
            std::span<const Segment<Cache>> segments) const noexcept {
     Vector<Placement>& placements = workspace.placements();
-    Vector<Index>& done = workspace.lists();  // tokens of each segment that are through
+    Vector<Index>& done = workspace.done();  // tokens of each segment that are through
     std::fill(done.begin(), done.end(), Index{0});
     while (true) {
       Index n_rows = 0;
@@ -289,19 +320,19 @@ class Transformer {
   void run_pass(Workspace<S>& workspace, ExecutorRef exec, std::span<const Segment<Cache>> segments,
                 Index n_rows) const noexcept {
     const std::span<const Placement> placements(workspace.placements());
-    const std::span<const Index> done(workspace.lists());
+    const std::span<const Index> done(workspace.done());
     Pass<S, Cache> pass{
         exec, segments, placements, {model_->limits, workspace.shifts()}, workspace.buffers(n_rows)};
     const PassBuffers<S>& buffers = pass.buffers;
     for (std::size_t i = 0; i < segments.size(); ++i) {
       const Placement& place = placements[i];
       for_each_row(exec, place.n_rows, [&](Index r) {
-        const Index row = place.first_row + r, position = place.position + r;
+        const Index row = place.first_row + r;
         model_->embedding.template forward<Formats>(segments[i].tokens[static_cast<std::size_t>(done[i] + r)],
-                                                    position, buffers.branch.row(row),
+                                                    place.position + r, buffers.branch.row(row),
                                                     buffers.hidden.row(row));
-        set_angles(pass, row, position);
       });
+      set_angles(pass, place, segments[i].cache->epoch(), workspace.frequencies());
     }
     for (const DecoderLayer<S>& layer : model_->layers) layer.template forward<Formats>(pass);
 
@@ -323,23 +354,37 @@ class Transformer {
         run_linear<Formats>(pass,
                             std::array{model_->head.job({head_rows.data, n, head_rows.cols, head_rows.stride},
                                                         {logits.row(at), n, logits.cols, logits.stride})});
+        if (model_->config.logit_soft_cap != 0.0)
+          for_each_row(exec, n, [&](Index r) {
+            kernels::soft_cap(S(model_->config.logit_soft_cap), logits.cols, logits.row(at + r));
+          });
       }
       segment_logits += logit_rows(segments[i], n_tokens, true);
     }
   }
 
-  /// The angles of one row, in every table of the pass.
+  /// The angles of a segment's rows, in every table of the pass.
   template <class Cache>
-  void set_angles(const Pass<S, Cache>& pass, Index row, Index position) const noexcept {
-    const Index n_pairs = static_cast<Index>(model_->frequencies.size());
-    if (n_pairs == 0) return;
+  void set_angles(const Pass<S, Cache>& pass, const Placement& place, Index epoch,
+                  Vector<double>& epoch_frequencies) const noexcept {
     Index table = 0;
-    for (const Index limit : pass.stands.limits)
-      for (const Index shift : pass.stands.shifts) {
-        const Index at = (table++ * pass.n_rows() + row) * n_pairs;
-        kernels::rotary_angles(std::min(position, limit) - shift, model_->frequencies.data(), n_pairs,
-                               pass.buffers.cosines + at, pass.buffers.sines + at);
+    for (const typename Model::Rotary& rotary : model_->rotaries) {
+      const double* frequencies = rotary.frequencies.data();
+      if (epoch != 0) {
+        rotary_frequencies(rotary.config, rotary.dim, epoch, epoch_frequencies.data());
+        frequencies = epoch_frequencies.data();
       }
+      for (const Index limit : pass.stands.limits)
+        for (const Index shift : pass.stands.shifts) {
+          const Index first = table++ * pass.n_rows() + place.first_row;
+          for_each_row(pass.exec, place.n_rows, [&](Index r) {
+            const Index at = (first + r) * pass.buffers.n_angles;
+            kernels::rotary_angles(std::min(place.position + r, limit) - shift, frequencies, rotary.dim / 2,
+                                   pass.buffers.cosines + at, pass.buffers.sines + at,
+                                   rotary.config.scaling.magnitude);
+          });
+        }
+    }
   }
 
   std::shared_ptr<const Model> model_;

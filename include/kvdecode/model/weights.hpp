@@ -22,17 +22,30 @@ struct NormWeights {
   VectorView bias;    // [d_model]
 };
 
-/// One decoder layer.
+/// One expert of a mixture: a feed-forward layer.
+struct ExpertWeights {
+  LinearWeights w_gate;  // [d_expert, d_model]; empty if not gated
+  LinearWeights w_up;    // [d_expert, d_model]
+  LinearWeights w_down;  // [d_model, d_expert]
+};
+
+/// One decoder layer. What the config has no use for is empty.
 struct LayerWeights {
   NormWeights attention_norm;
-  LinearWeights w_q;  // [n_heads * head_dim, d_model]
-  LinearWeights w_k;  // [n_kv_heads * head_dim, d_model]
-  LinearWeights w_v;  // [n_kv_heads * head_dim, d_model]
-  LinearWeights w_o;  // [d_model, n_heads * head_dim]
+  LinearWeights w_q;                // [n_heads * head_dim, d_model]
+  LinearWeights w_k;                // [n_kv_heads * head_dim, d_model]
+  LinearWeights w_v;                // [n_kv_heads * head_dim, d_model]
+  LinearWeights w_o;                // [d_model, n_heads * head_dim]
+  NormWeights q_norm;               // [head_dim] or [n_heads * head_dim]
+  NormWeights k_norm;               // [head_dim] or [n_kv_heads * head_dim]
+  NormWeights attention_post_norm;  // [d_model]
   NormWeights feed_forward_norm;
-  LinearWeights w_gate;  // [d_ff, d_model]; empty in a plain feed-forward
-  LinearWeights w_up;    // [d_ff, d_model]
-  LinearWeights w_down;  // [d_model, d_ff]
+  LinearWeights w_gate;                // [d_ff, d_model]; empty in a plain feed-forward
+  LinearWeights w_up;                  // [d_ff, d_model]
+  LinearWeights w_down;                // [d_model, d_ff]
+  NormWeights feed_forward_post_norm;  // [d_model]
+  LinearWeights router;                // [n_experts, d_model], instead of w_gate, w_up and w_down
+  std::vector<ExpertWeights> experts;
 };
 
 /// The whole model. Copies share the numbers: `owners` keeps the mapped files or heap blocks alive.

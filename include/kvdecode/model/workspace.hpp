@@ -17,13 +17,15 @@ struct WorkspaceSizes {
   Index d_model = 0;
   Index q_dim = 0;   // n_heads * head_dim
   Index kv_dim = 0;  // n_kv_heads * head_dim
-  Index d_ff = 0;
+  Index d_ff = 0;    // or d_expert, whichever is larger
   Index vocab_size = 0;
-  Index n_pairs = 0;      // of rotary dimensions
+  Index n_angles = 0;     // rotary pairs of the layer that has most
   Index n_tables = 0;     // tables of angles
   Index n_rotations = 0;  // of a query in the layer that needs most; 1: in place
   Index concurrency = 0;
   Index scratch = 0;  // scalars a thread
+  Index n_experts = 0;
+  Index n_experts_used = 0;
 };
 
 /// One thread at a time. Movable.
@@ -31,9 +33,7 @@ template <Scalar S>
 class Workspace {
  public:
   /// Bytes it holds.
-  Index bytes() const noexcept {
-    return block_.bytes() + static_cast<Index>(lists_.capacity() * sizeof(Index));
-  }
+  Index bytes() const noexcept { return block_.bytes() + expert_ids_.bytes(); }
 
   /// Makes room for a call. @throws std::bad_alloc; what it held is lost either way
   void prepare(const WorkspaceSizes& sizes) {
@@ -45,7 +45,8 @@ class Workspace {
           return nullptr;
         },
         sizes.n_rows);
-    if constexpr (std::is_trivially_copyable_v<S>) block_.grow(total);
+    block_.grow(total);
+    expert_ids_.grow(sizes.n_rows * sizes.n_experts_used);
   }
 
   /// The areas of a pass of n rows. @pre prepare() was called for as many
@@ -71,7 +72,8 @@ class Workspace {
   /// Lists of the plan: kept here so that a step does not allocate.
   Vector<Placement>& placements() noexcept { return placements_; }
   Vector<Index>& shifts() noexcept { return shifts_; }
-  Vector<Index>& lists() noexcept { return lists_; }
+  Vector<Index>& done() noexcept { return done_; }
+  Vector<double>& frequencies() noexcept { return frequencies_; }
 
  private:
   static_assert(std::is_trivially_copyable_v<S>, "Scratch memory holds trivially copyable scalars.");
@@ -97,11 +99,21 @@ class Workspace {
     b.keys = rows(s.kv_dim);
     b.values = rows(s.kv_dim);
     b.attention = rows(s.q_dim);
-    b.gate = rows(s.d_ff);
-    b.up = rows(s.d_ff);
+    b.gate = take(n * s.d_ff);
+    b.up = take(n * s.d_ff);
     b.rotated = take(s.n_rotations > 1 ? s.n_rotations * n * s.q_dim : 0);
-    b.cosines = take(s.n_tables * n * s.n_pairs);
-    b.sines = take(s.n_tables * n * s.n_pairs);
+    b.n_angles = s.n_angles;
+    b.cosines = take(s.n_tables * n * s.n_angles);
+    b.sines = take(s.n_tables * n * s.n_angles);
+    if (s.n_experts > 0) {
+      const Index choices = n * s.n_experts_used;
+      b.experts.router = rows(s.n_experts);
+      b.experts.weights = take(choices);
+      b.experts.ids = expert_ids_.data();
+      b.experts.inputs = rows(s.d_model);
+      b.experts.outputs = rows(s.d_model);
+      b.experts.by_rank = take(choices * s.d_model);
+    }
     b.scratch_stride = rounded(s.scratch * static_cast<Index>(sizeof(S))) / static_cast<Index>(sizeof(S));
     b.scratch = take(s.concurrency * b.scratch_stride);
     return b;
@@ -109,11 +121,13 @@ class Workspace {
 
   WorkspaceSizes sizes_;
   Block<std::byte> block_;
+  Block<Index> expert_ids_;  // [n_rows, n_experts_used]
   S* logits_ = nullptr;
   S* head_rows_ = nullptr;
   Vector<Placement> placements_;
   Vector<Index> shifts_;
-  Vector<Index> lists_;
+  Vector<Index> done_;          // tokens of each segment that are through
+  Vector<double> frequencies_;  // of the segment at hand, in an epoch of its own
 };
 
 }  // namespace kvdecode

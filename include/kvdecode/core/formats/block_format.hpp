@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: MIT
+// <kvdecode/core/formats/block_format.hpp> - a storage format of blocks: numbers that share scales. A block's
+// layout says what one number is; this makes rows of it.
+#pragma once
+
+#include <kvdecode/core/element_formats.hpp>
+#include <kvdecode/core/format.hpp>
+#include <kvdecode/core/half.hpp>
+#include <kvdecode/core/simd/bytes.hpp>
+#include <kvdecode/core/simd/lanes.hpp>
+#include <kvdecode/core/simd/widen.hpp>
+
+#include <algorithm>
+#include <concepts>
+#include <type_traits>
+
+namespace kvdecode::inline KVDECODE_ABI {
+
+/// The layout of a block.
+///
+/// | expression | meaning |
+/// |---|---|
+/// | B::kId | the format's tag |
+/// | B::kSize, B::kBytes | numbers in a block, a power of two of at least 16; its bytes |
+/// | B::value(block, i) | number i of the block: the definition |
+/// | B::values(block, i) | numbers i … i+15, the same bits; i is a multiple of 16 |
+/// | B::encode(values, block) | optional: stores kSize doubles |
+///
+/// A stored number is a float, rounded as `value` says: each product by itself, never fused with a sum.
+template <class B>
+concept BlockLayout = requires(const std::byte* block, int i) {
+  { B::kId } -> std::convertible_to<FormatId>;
+  requires B::kSize >= kLanes && (B::kSize & (B::kSize - 1)) == 0 && B::kBytes > 0;
+  { B::value(block, i) } -> std::same_as<float>;
+  { B::values(block, i) } -> std::same_as<Lanes<float>>;
+};
+
+/// The format whose rows are blocks of layout B, one after another. Every scalar gets the float that the
+/// layout defines.
+template <BlockLayout B>
+struct BlockFormat {
+  static constexpr FormatId kId = B::kId;
+  static constexpr std::string_view kName = to_string(B::kId);
+  static constexpr Index kBlock = B::kSize;
+  /// Whole blocks: the last may be used in part.
+  static constexpr Index row_bytes(Index n) { return (n + kBlock - 1) / kBlock * B::kBytes; }
+
+  template <class S>
+  static S decode(const std::byte* row, Index i) {
+    return static_cast<S>(B::value(block_of(row, i), within(i)));
+  }
+  template <class S>
+  static KVDECODE_INLINE Lanes<S> widen(const std::byte* row, Index first) {
+    if constexpr (std::is_floating_point_v<S>)
+      return simd::convert<S>(B::values(block_of(row, first), within(first)));
+    else
+      return detail::widen_by_element<BlockFormat, S>(row, first);
+  }
+  /// A last block in part is filled up with zeros.
+  template <class S>
+  static void encode(const S* values, Index n, std::byte* row) requires
+      requires(const double* block, std::byte* bytes) {
+    B::encode(block, bytes);
+  }
+  {
+    for (Index i = 0; i < n; i += kBlock) {
+      double block[kBlock] = {};
+      for (Index j = 0; j < std::min(kBlock, n - i); ++j) block[j] = static_cast<double>(values[i + j]);
+      B::encode(block, row + i / kBlock * B::kBytes);
+    }
+  }
+
+ private:
+  // Unsigned, so that a division by the block is a shift.
+  static KVDECODE_INLINE const std::byte* block_of(const std::byte* row, Index i) {
+    return row + static_cast<std::size_t>(i) / B::kSize * B::kBytes;
+  }
+  static KVDECODE_INLINE int within(Index i) {
+    return static_cast<int>(static_cast<std::size_t>(i) % B::kSize);
+  }
+};
+
+namespace detail {
+
+/// Byte i of a block as a number.
+KVDECODE_INLINE int byte_at(const std::byte* block, int i) { return std::to_integer<int>(block[i]); }
+
+/// The scale at p, as the definition has it.
+inline float scale_at(const std::byte* p) { return f16_to_f32(load_element<std::uint16_t>(p, 0)); }
+
+/// x to the nearest whole number in [low, high], halves away from zero; a NaN becomes high.
+inline int round_to(double x, int low, int high) {
+  if (!(x < high)) return high;
+  if (x < low) return low;
+  return static_cast<int>(x < 0.0 ? x - 0.5 : x + 0.5);
+}
+
+/// The finite binary16 nearest to x, stored at `p`; returns what was stored.
+inline double store_scale(double x, std::byte* p) {
+  constexpr double largest = 65504.0;
+  const std::uint16_t half = to_f16(x > largest ? largest : x < -largest ? -largest : x);
+  store_element(p, 0, half);
+  return static_cast<double>(f16_to_f32(half));
+}
+
+}  // namespace detail
+}  // namespace kvdecode

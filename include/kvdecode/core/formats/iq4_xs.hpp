@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: MIT
+// <kvdecode/core/formats/iq4_xs.hpp> - IQ4_XS: 256 numbers of four bits, each one of IQ4_NL's levels; each 32
+// have a scale of six bits in units of the block's.
+#pragma once
+
+#include <kvdecode/core/formats/block_format.hpp>
+#include <kvdecode/core/formats/iq4_nl.hpp>
+
+namespace kvdecode::inline KVDECODE_ABI {
+namespace detail {
+
+// d [f16], h [16 bits: the upper two bits of eight scales], s [4 bytes: their low nibbles], q [128 bytes:
+// each 16 hold 32 numbers, the first 16 in the low nibbles]:  w = (d (s - 32)) level(q)
+struct IQ4_XSBlock {
+  static constexpr FormatId kId = FormatId::kIQ4_XS;
+  static constexpr int kSize = 256, kBytes = 136;
+  static constexpr int kUpper = 2, kScales = 4, kCodes = 8;
+
+  /// s - 32 of numbers 32 j … 32 j + 31.
+  static KVDECODE_INLINE int scale(const std::byte* block, int j) {
+    const int low = byte_at(block, kScales + j / 2) >> (j % 2 * 4) & 15;
+    const int high = byte_at(block, kUpper + j / 4) >> (j % 4 * 2) & 3;
+    return (low | high << 4) - 32;
+  }
+  static float value(const std::byte* block, int i) {
+    const int q = byte_at(block, kCodes + i / 32 * 16 + i % 16) >> (i / 16 % 2 * 4) & 15;
+    return mul(mul(scale_at(block), static_cast<float>(scale(block, i / 32))),
+               static_cast<float>(kIq4Levels[q]));
+  }
+  static KVDECODE_INLINE Lanes<float> values(const std::byte* block, int i) {
+    const simd::Bytes q = simd::bit_field(simd::load_bytes(block + kCodes + i / 32 * 16), i / 16 % 2 * 4, 15);
+    const float s = mul(simd::load_f16(block), static_cast<float>(scale(block, i / 32)));
+    return mul(Lanes<float>::set1(s), simd::to_lanes(simd::lookup(kIq4Levels, q)));
+  }
+};
+
+}  // namespace detail
+
+using IQ4_XS = BlockFormat<detail::IQ4_XSBlock>;
+
+static_assert(DecodesTo<IQ4_XS, float> && DecodesTo<IQ4_XS, double>);
+
+}  // namespace kvdecode

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: MIT
+// <kvdecode/core/formats/q2_k.hpp> - Q2_K: 256 numbers of two bits; each 16 have a scale and a minimum of
+// four bits in units of the block's.
+#pragma once
+
+#include <kvdecode/core/formats/block_format.hpp>
+
+namespace kvdecode::inline KVDECODE_ABI {
+namespace detail {
+
+// s [16 bytes, one for 16 numbers: scale in the low nibble, minimum in the high one], q [64 bytes: each 32
+// hold 128 numbers, the first 32 in the lowest two bits], d, m [f16]:  w = (d s_low) q - m s_high
+struct Q2_KBlock {
+  static constexpr FormatId kId = FormatId::kQ2_K;
+  static constexpr int kSize = 256, kBytes = 84;
+  static constexpr int kCodes = 16, kScale = 80, kMinimum = 82;
+
+  static float value(const std::byte* block, int i) {
+    const int q = byte_at(block, kCodes + i / 128 * 32 + i % 32) >> (i % 128 / 32 * 2) & 3;
+    const int s = byte_at(block, i / 16);
+    const float scale = mul(scale_at(block + kScale), static_cast<float>(s & 15));
+    const float minimum = mul(scale_at(block + kMinimum), static_cast<float>(s >> 4));
+    return mul(scale, static_cast<float>(q)) - minimum;
+  }
+  static KVDECODE_INLINE Lanes<float> values(const std::byte* block, int i) {
+    const simd::Bytes q =
+        simd::bit_field(simd::load_bytes(block + kCodes + i / 128 * 32 + i % 32), i % 128 / 32 * 2, 3);
+    const int s = byte_at(block, i / 16);
+    const float scale = mul(simd::load_f16(block + kScale), static_cast<float>(s & 15));
+    const float minimum = mul(simd::load_f16(block + kMinimum), static_cast<float>(s >> 4));
+    return sub(mul(Lanes<float>::set1(scale), simd::to_lanes(q)), Lanes<float>::set1(minimum));
+  }
+};
+
+}  // namespace detail
+
+using Q2_K = BlockFormat<detail::Q2_KBlock>;
+
+static_assert(DecodesTo<Q2_K, float> && DecodesTo<Q2_K, double>);
+
+}  // namespace kvdecode

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: MIT
+// <kvdecode/core/formats/q4_k.hpp> - Q4_K: 256 numbers of four bits; each 32 have a scale and a minimum of
+// six bits in units of the block's.
+#pragma once
+
+#include <kvdecode/core/formats/block_format.hpp>
+#include <kvdecode/core/formats/six_bit_scales.hpp>
+
+namespace kvdecode::inline KVDECODE_ABI {
+namespace detail {
+
+// d, m [f16], s [12 bytes], q [128 bytes: each 32 hold 64 numbers, the first 32 in the low nibbles]:
+// w = (d s) q - m s_min
+struct Q4_KBlock {
+  static constexpr FormatId kId = FormatId::kQ4_K;
+  static constexpr int kSize = 256, kBytes = 144;
+  static constexpr int kMinimum = 2, kScales = 4, kCodes = 16;
+
+  static float value(const std::byte* block, int i) {
+    const int q = byte_at(block, kCodes + i / 64 * 32 + i % 32) >> (i / 32 % 2 * 4) & 15;
+    const SixBitScale s = six_bit_scale(block + kScales, i / 32);
+    const float scale = mul(scale_at(block), static_cast<float>(s.scale));
+    const float minimum = mul(scale_at(block + kMinimum), static_cast<float>(s.minimum));
+    return mul(scale, static_cast<float>(q)) - minimum;
+  }
+  static KVDECODE_INLINE Lanes<float> values(const std::byte* block, int i) {
+    const simd::Bytes q =
+        simd::bit_field(simd::load_bytes(block + kCodes + i / 64 * 32 + i % 32), i / 32 % 2 * 4, 15);
+    const SixBitScale s = six_bit_scale(block + kScales, i / 32);
+    const float scale = mul(simd::load_f16(block), static_cast<float>(s.scale));
+    const float minimum = mul(simd::load_f16(block + kMinimum), static_cast<float>(s.minimum));
+    return sub(mul(Lanes<float>::set1(scale), simd::to_lanes(q)), Lanes<float>::set1(minimum));
+  }
+};
+
+}  // namespace detail
+
+using Q4_K = BlockFormat<detail::Q4_KBlock>;
+
+static_assert(DecodesTo<Q4_K, float> && DecodesTo<Q4_K, double>);
+
+}  // namespace kvdecode

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: MIT
+// <kvdecode/core/simd/bytes.hpp> - sixteen bytes at a time: what block formats do to small codes before they
+// become numbers. Integers and exact conversions only.
+#pragma once
+
+#include <kvdecode/core/half.hpp>
+#include <kvdecode/core/simd/lanes.hpp>
+
+#include <cstdint>
+#include <cstring>
+
+// Masks of all ones: g++ 12 warns of the undefined operand inside its own unmasked intrinsics.
+namespace kvdecode::inline KVDECODE_ABI::simd {
+
+/// Sixteen bytes; g++ and clang lower the operators on it for every machine. What wraps, wraps.
+using Bytes = std::uint8_t __attribute__((vector_size(16)));
+
+/// Sixteen bytes at any alignment.
+KVDECODE_INLINE Bytes load_bytes(const std::byte* p) {
+  Bytes v;
+  std::memcpy(&v, p, sizeof v);
+  return v;
+}
+
+KVDECODE_INLINE Bytes splat_bytes(std::uint8_t b) { return Bytes{} + b; }
+
+/// (b >> shift) & mask of each byte b. @pre mask < 2^(8 - shift)
+KVDECODE_INLINE Bytes bit_field(Bytes v, int shift, std::uint8_t mask) {
+  // By words, as hardware shifts: what comes from the neighbour lies above the mask.
+  using Words = std::uint16_t __attribute__((vector_size(16)));
+  Words words;
+  std::memcpy(&words, &v, sizeof words);
+  words = words >> static_cast<std::uint16_t>(shift);
+  std::memcpy(&v, &words, sizeof v);
+  return v & mask;
+}
+
+/// Bit j of `bits` as byte j: `set` where it is one, else 0.
+KVDECODE_INLINE Bytes spread_bits(std::uint16_t bits, std::uint8_t set) {
+  constexpr std::uint64_t ones = 0x0101010101010101u;
+  const std::uint64_t halves[2] = {(bits & 0xffu) * ones, static_cast<std::uint64_t>(bits >> 8) * ones};
+  Bytes v;
+  std::memcpy(&v, halves, sizeof v);
+  const Bytes bit = {1, 2, 4, 8, 16, 32, 64, 128, 1, 2, 4, 8, 16, 32, 64, 128};
+  return reinterpret_cast<Bytes>((v & bit) == bit) & set;
+}
+
+/// table[b] for each byte b. @pre b < 16
+KVDECODE_INLINE Bytes lookup(const std::int8_t (&table)[16], Bytes indices) {
+  Bytes t;
+  std::memcpy(&t, table, sizeof t);
+#if defined(EIGEN_VECTORIZE) && defined(__SSSE3__)
+  return reinterpret_cast<Bytes>(
+      _mm_shuffle_epi8(reinterpret_cast<__m128i>(t), reinterpret_cast<__m128i>(indices)));
+#elif defined(EIGEN_VECTORIZE) && defined(__aarch64__)
+  return reinterpret_cast<Bytes>(
+      vqtbl1q_u8(reinterpret_cast<uint8x16_t>(t), reinterpret_cast<uint8x16_t>(indices)));
+#else
+  Bytes v{};
+  for (int i = 0; i < kLanes; ++i) v[i] = t[indices[i]];
+  return v;
+#endif
+}
+
+/// The bytes as signed numbers in lanes, exact.
+KVDECODE_INLINE Lanes<float> to_lanes(Bytes v) {
+#if defined(EIGEN_VECTORIZE_AVX512)
+  Lanes<float> lanes;
+  lanes.r[0] =
+      _mm512_maskz_cvtepi32_ps(0xffff, _mm512_maskz_cvtepi8_epi32(0xffff, reinterpret_cast<__m128i>(v)));
+  return lanes;
+#elif defined(EIGEN_VECTORIZE_AVX2)
+  const __m128i bytes = reinterpret_cast<__m128i>(v);
+  Lanes<float> lanes;
+  lanes.r[0] = _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(bytes));
+  lanes.r[1] = _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_srli_si128(bytes, 8)));
+  return lanes;
+#else
+  std::int8_t bytes[kLanes];
+  std::memcpy(bytes, &v, sizeof bytes);
+  float t[kLanes];
+  for (int i = 0; i < kLanes; ++i) t[i] = static_cast<float>(bytes[i]);
+  return Lanes<float>::loadu(t);
+#endif
+}
+
+/// The binary16 at p, at any alignment.
+KVDECODE_INLINE float load_f16(const std::byte* p) {
+  std::uint16_t half;
+  std::memcpy(&half, p, sizeof half);
+#if defined(EIGEN_VECTORIZE) && defined(__F16C__)
+  return _cvtsh_ss(half);
+#else
+  return f16_to_f32(half);
+#endif
+}
+
+}  // namespace kvdecode::inline KVDECODE_ABI::simd
