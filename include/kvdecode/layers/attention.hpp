@@ -107,33 +107,30 @@ struct AttentionLayer {
   Index group_size() const noexcept { return n_heads / n_kv_heads; }
 
   /// @param x, y  [N, d_model], apart  @pre every cache has room for its rows
-  template <class Formats, class Cache>
-  void forward(const Pass<S, Cache>& pass, RowsView<S> x, RowsView<S> y) const noexcept {
+  template <class Formats>
+  void forward(const Pass<S>& pass, RowsView<S> x, RowsView<S> y) const noexcept {
     const PassBuffers<S>& buffers = pass.buffers;
     run_linear<Formats>(
         pass, std::array{w_q.job(x, buffers.queries), w_k.job(x, buffers.keys), w_v.job(x, buffers.values)});
     rotate(pass);
-    for (std::size_t i = 0; i < pass.segments.size(); ++i) {
-      const Placement& place = pass.placements[i];
-      if (place.n_rows == 0) continue;
-      const auto rows_of = [&](RowsView<S> all) {
-        return RowsView<const S>{all.row(place.first_row), place.n_rows, all.cols, all.stride};
-      };
-      pass.segments[i].cache->append(layer, rows_of(buffers.keys), rows_of(buffers.values));
-    }
+    pass.kv.append(pass, layer);
     attend(pass);
     run_linear<Formats>(pass, std::array{w_o.job(buffers.attention, y)});
   }
 
- private:
   /// How often a query is turned for this layer: once for each shift, twice if sinks are met at a limit.
   Index n_rotations(const QueryStands& stands) const noexcept {
-    return stands.n_shifts() * (sink_limit != 0 ? 2 : 1);
+    return n_pairs == 0 ? 1 : stands.n_shifts() * (sink_limit != 0 ? 2 : 1);
+  }
+  /// Which of them meets a run's keys.
+  Index rotation_of(const QueryStands& stands, bool is_sink, Index shift) const noexcept {
+    if (n_rotations(stands) == 1) return 0;
+    return (is_sink && sink_limit != 0 ? stands.n_shifts() : 0) + stands.shift_index(shift);
   }
 
+ private:
   /// Norms and turns queries and keys, each row as its position says.
-  template <class Cache>
-  void rotate(const Pass<S, Cache>& pass) const noexcept {
+  void rotate(const Pass<S>& pass) const noexcept {
     if (n_pairs == 0 && q_norm.empty() && k_norm.empty()) return;
     const PassBuffers<S>& buffers = pass.buffers;
     const QueryStands& stands = pass.stands;
@@ -158,56 +155,76 @@ struct AttentionLayer {
     });
   }
 
-  template <class Cache>
-  void attend(const Pass<S, Cache>& pass) const noexcept {
+  void attend(const Pass<S>& pass) const noexcept {
     const PassBuffers<S>& buffers = pass.buffers;
     const Index parts = pass.exec.concurrency();
     const Index n_items = pass.n_rows() * n_kv_heads;
     auto part = [&](Index i) noexcept {
-      // Every parts-th pair of a row and a KV head: late rows see more, so neighbours go to different
-      // threads.
+      // Every parts-th pair of a row and a KV head: late rows see more, so neighbours go to different threads.
       std::size_t segment = 0;
       for (Index item = i; item < n_items; item += parts) {
         const Index row = item / n_kv_heads;
-        while (row >= pass.placements[segment].first_row + pass.placements[segment].n_rows) ++segment;
-        attend_one(pass, segment, row, item % n_kv_heads, buffers.scratch + i * buffers.scratch_stride);
+        while (row >= pass.segments[segment].first_row + pass.segments[segment].n_rows) ++segment;
+        pass.kv.attend(pass, *this, static_cast<Index>(segment), row, item % n_kv_heads,
+                       buffers.scratch + i * buffers.scratch_stride);
       }
     };
     pass.exec.parallel_for(parts, part);
   }
-
-  /// The query heads of one KV head, for one row.
-  template <class Cache>
-  void attend_one(const Pass<S, Cache>& pass, std::size_t segment, Index row, Index kv_head,
-                  S* scratch) const noexcept {
-    using KFormat = typename Cache::KeyFormat;
-    using VFormat = typename Cache::ValueFormat;
-    const PassBuffers<S>& buffers = pass.buffers;
-    const Placement& place = pass.placements[segment];
-    const Cache& cache = *pass.segments[segment].cache;
-    const Index group = group_size();
-    const Index head_offset = kv_head * group * head_dim;
-    const bool turned_often = n_pairs != 0 && n_rotations(pass.stands) > 1;
-    const S* queries =
-        (turned_often ? buffers.rotated + row * buffers.queries.cols : buffers.queries.row(row)) +
-        head_offset;
-    kernels::AttentionState<S> state{
-        group, head_dim, scratch, scratch + group, buffers.attention.row(row) + head_offset, true};
-    const Index n_shifts = pass.stands.n_shifts();
-    const auto rotation_of = [&](bool is_sink, Index shift) -> Index {
-      if (!turned_often) return 0;
-      return (is_sink && sink_limit != 0 ? n_shifts : 0) + pass.stands.shift_index(shift);
-    };
-    detail::for_each_visible_tile(cache.keys(layer, kv_head), cache.values(layer, kv_head), span,
-                                  place.position + row - place.first_row, rotation_of,
-                                  [&](std::span<const kernels::AttentionPiece> pieces) {
-                                    kernels::attend_tile<KFormat, VFormat>(
-                                        pieces, queries, pass.n_rows() * buffers.queries.cols, head_dim,
-                                        scale, state, scratch + 2 * group, soft_cap);
-                                  });
-    kernels::finish_attention(state, state.output);
-  }
 };
+
+namespace detail {
+
+template <class Cache>
+Cache& cache_of(const void* segments, Index i) noexcept {
+  return *static_cast<const Segment<Cache>*>(segments)[i].cache;
+}
+
+template <class S, class Cache>
+void append_rows(const Pass<S>& pass, Index layer) noexcept {
+  const auto rows_of = [](const RowsView<S>& all, const PassSegment& segment) {
+    return RowsView<const S>{all.row(segment.first_row), segment.n_rows, all.cols, all.stride};
+  };
+  for (std::size_t i = 0; i < pass.segments.size(); ++i) {
+    const PassSegment& segment = pass.segments[i];
+    if (segment.n_rows == 0) continue;
+    cache_of<Cache>(pass.kv.segments, static_cast<Index>(i))
+        .append(layer, rows_of(pass.buffers.keys, segment), rows_of(pass.buffers.values, segment));
+  }
+}
+
+template <class S, class Cache>
+void attend_row(const Pass<S>& pass, const AttentionLayer<S>& layer, Index segment, Index row, Index kv_head,
+                S* scratch) noexcept {
+  const PassBuffers<S>& buffers = pass.buffers;
+  const PassSegment& place = pass.segments[static_cast<std::size_t>(segment)];
+  const Cache& cache = cache_of<Cache>(pass.kv.segments, segment);
+  const Index group = layer.group_size(), head_dim = layer.head_dim, q_dim = buffers.queries.cols;
+  const Index head_offset = kv_head * group * head_dim;
+  const S* queries =
+      (layer.n_rotations(pass.stands) > 1 ? buffers.rotated + row * q_dim : buffers.queries.row(row)) +
+      head_offset;
+  kernels::AttentionState<S> state{
+      group, head_dim, scratch, scratch + group, buffers.attention.row(row) + head_offset, true};
+  for_each_visible_tile(
+      cache.keys(layer.layer, kv_head), cache.values(layer.layer, kv_head), layer.span,
+      place.position + row - place.first_row,
+      [&](bool is_sink, Index shift) { return layer.rotation_of(pass.stands, is_sink, shift); },
+      [&](std::span<const kernels::AttentionPiece> pieces) {
+        kernels::attend_tile<typename Cache::KeyFormat, typename Cache::ValueFormat>(
+            pieces, queries, pass.n_rows() * q_dim, head_dim, layer.scale, state, scratch + 2 * group,
+            layer.soft_cap);
+      });
+  kernels::finish_attention(state, state.output);
+}
+
+}  // namespace detail
+
+/// The caches of some segments, for the layers.
+template <class S, class Cache>
+KvPort<S> kv_port(std::span<const Segment<Cache>> segments) noexcept {
+  return {segments.data(), &detail::append_rows<S, Cache>, &detail::attend_row<S, Cache>};
+}
 
 /// Scalars of scratch that a thread needs for attention.
 constexpr Index attention_layer_scratch(Index group_size, Index head_dim) {

@@ -23,8 +23,8 @@ struct DecoderLayer {
   NormLayer<S> feed_forward_post_norm;  // or empty
 
   /// The residual stream, in place. Appends the rows' keys and values to their caches.
-  template <class Formats, class Cache>
-  void forward(const Pass<S, Cache>& pass) const noexcept {
+  template <class Formats>
+  void forward(const Pass<S>& pass) const noexcept {
     const RowsView<S> branch = pass.buffers.branch;
     const RowsView<S> input = normed(pass, attention_norm);
     attention.template forward<Formats>(pass, input, branch);
@@ -42,15 +42,13 @@ struct DecoderLayer {
 
  private:
   /// The stream behind a norm, or itself.
-  template <class Cache>
-  static RowsView<S> normed(const Pass<S, Cache>& pass, const NormLayer<S>& norm) noexcept {
+  static RowsView<S> normed(const Pass<S>& pass, const NormLayer<S>& norm) noexcept {
     if (norm.empty()) return pass.buffers.hidden;
     norm.forward(pass.exec, pass.buffers.hidden, pass.buffers.normed);
     return pass.buffers.normed;
   }
   /// Adds what a branch has made to the stream, behind a norm if there is one.
-  template <class Cache>
-  static void add_branch(const Pass<S, Cache>& pass, const NormLayer<S>& norm) noexcept {
+  static void add_branch(const Pass<S>& pass, const NormLayer<S>& norm) noexcept {
     const RowsView<S> x = pass.buffers.branch, y = pass.buffers.hidden;
     for_each_row(pass.exec, x.rows, [&](Index row) {
       S* from = x.row(row);

@@ -20,8 +20,8 @@ struct ExpertsLayer {
   bool empty() const noexcept { return experts.empty(); }
 
   /// @param x, y  [N, d_model], apart
-  template <class Formats, class Cache>
-  void forward(const Pass<S, Cache>& pass, RowsView<S> x, RowsView<S> y) const noexcept {
+  template <class Formats>
+  void forward(const Pass<S>& pass, RowsView<S> x, RowsView<S> y) const noexcept {
     const ExpertBuffers<S>& buffers = pass.buffers.experts;
     run_linear<Formats>(pass, std::array{router.job(x, buffers.router)});
     for_each_row(pass.exec, x.rows, [&](Index row) { choose(buffers, row); });
@@ -65,8 +65,8 @@ struct ExpertsLayer {
   }
 
   /// Gathers the rows that chose the expert, runs them, and puts the results where their row and rank belong.
-  template <class Formats, class Cache>
-  void run_expert(const Pass<S, Cache>& pass, RowsView<S> x, Index expert) const noexcept {
+  template <class Formats>
+  void run_expert(const Pass<S>& pass, RowsView<S> x, Index expert) const noexcept {
     const ExpertBuffers<S>& buffers = pass.buffers.experts;
     const auto for_each_choice = [&](auto&& f) {
       Index n = 0;

@@ -19,8 +19,8 @@ struct FeedForwardLayer {
   LinearLayer<S> w_down;  // [d_model, d_ff]
 
   /// @param x, y  [N, d_model], apart; no more rows than the pass has
-  template <class Formats, class Cache>
-  void forward(const Pass<S, Cache>& pass, RowsView<S> x, RowsView<S> y) const noexcept {
+  template <class Formats>
+  void forward(const Pass<S>& pass, RowsView<S> x, RowsView<S> y) const noexcept {
     const Index d_ff = w_up.w.rows;
     const RowsView<S> gate{pass.buffers.gate, x.rows, d_ff, d_ff};  // [N, d_ff]
     const RowsView<S> up{pass.buffers.up, x.rows, d_ff, d_ff};      // [N, d_ff]

@@ -21,8 +21,8 @@ struct LinearLayer {
 };
 
 /// Runs some products side by side, in the pass's scratch memory.
-template <class Formats, class S, class Cache, std::size_t N>
-void run_linear(const Pass<S, Cache>& pass, const std::array<kernels::LinearJob<S>, N>& jobs) noexcept {
+template <class Formats, class S, std::size_t N>
+void run_linear(const Pass<S>& pass, const std::array<kernels::LinearJob<S>, N>& jobs) noexcept {
   kernels::linear<Formats, S>(pass.exec, jobs, pass.buffers.scratch, pass.buffers.scratch_stride);
 }
 

@@ -27,11 +27,17 @@ struct Segment {
   Rows logits = Rows::kLast;
 };
 
-/// Where the tokens of a segment stand in a pass.
-struct Placement {
-  Index first_row;  // of the pass
-  Index n_rows;
-  Index position;  // of the first row in its sequence
+/// The tokens of a segment that take part in a pass.
+struct PassSegment {
+  std::span<const TokenId> tokens{};  // of the whole call
+  Rows logits = Rows::kLast;
+  Index epoch = 0;      // of its cache
+  Index n_done = 0;     // tokens that earlier passes of the call have run
+  Index first_row = 0;  // of the pass
+  Index n_rows = 0;     // of the pass, from there on
+  Index position = 0;   // of the first row in its sequence
+
+  Index n_tokens() const noexcept { return static_cast<Index>(tokens.size()); }
 };
 
 /// Where a query stands when it meets keys: min(position, limit) - shift. Keys of sinks seen within the
@@ -83,12 +89,28 @@ struct PassBuffers {
   Index scratch_stride = 0;
 };
 
+template <class S>
+struct Pass;
+template <class S>
+struct AttentionLayer;
+
+/// The caches of a pass behind two functions: layers are compiled once, whatever the caches are.
+template <class S>
+struct KvPort {
+  const void* segments = nullptr;  // of the caches' own type
+  /// Appends the rows of keys and values of the pass to the caches.
+  void (*append)(const Pass<S>& pass, Index layer) noexcept = nullptr;
+  /// The attention of the query heads of one KV head, for one row of a segment.
+  void (*attend)(const Pass<S>& pass, const AttentionLayer<S>& layer, Index segment, Index row, Index kv_head,
+                 S* scratch) noexcept = nullptr;
+};
+
 /// All that a layer needs beside its weights.
-template <class S, class Cache>
+template <class S>
 struct Pass {
   ExecutorRef exec;
-  std::span<const Segment<Cache>> segments;
-  std::span<const Placement> placements;  // one a segment
+  std::span<const PassSegment> segments;
+  KvPort<S> kv;
   QueryStands stands;
   PassBuffers<S> buffers;
 

@@ -196,34 +196,85 @@ class Transformer {
     LinearLayer<S> head;
   };
 
-  /// Rows of logits that a segment asks for, of n_rows tokens in passes before its last, or with it.
-  template <class Cache>
-  static Index logit_rows(const Segment<Cache>& segment, Index n_rows, bool has_last) noexcept {
-    if (segment.logits == Rows::kAll) return n_rows;
-    return segment.logits == Rows::kLast && has_last ? 1 : 0;
-  }
-
-  /// Tokens of a segment that one pass takes.
-  template <class Cache>
-  static Index pass_rows(const Segment<Cache>& segment, Index done) noexcept {
-    return std::min(static_cast<Index>(segment.tokens.size()) - done, segment.cache->max_append());
+  /// Rows of logits that a segment asks for in a pass of n_rows of its tokens.
+  static Index logit_rows(Rows logits, Index n_rows, bool has_last) noexcept {
+    if (logits == Rows::kAll) return n_rows;
+    return logits == Rows::kLast && has_last ? 1 : 0;
   }
 
   /// Checks the whole call, makes room in the workspace and in every cache. Throws with nothing changed.
   template <class Cache>
   void plan(Workspace<S>& workspace, ExecutorRef exec, std::span<const Segment<Cache>> segments) const {
-    const ModelConfig& config = model_->config;
     WorkspaceSizes sizes;
     workspace.shifts().assign(1, 0);
+    workspace.segments().clear();
     for (std::size_t i = 0; i < segments.size(); ++i) {
-      check(segments, i);
       const Segment<Cache>& segment = segments[i];
-      const Index n = static_cast<Index>(segment.tokens.size());
-      sizes.n_rows += pass_rows(segment, 0);
-      sizes.n_logit_rows += logit_rows(segment, n, true);
-      sizes.n_head_rows += logit_rows(segment, pass_rows(segment, 0), true);
-      collect_shifts(*segment.cache, workspace.shifts());
+      check_cache(segments, i);
+      const Cache& cache = *segment.cache;
+      workspace.segments().push_back(
+          {segment.tokens, segment.logits, cache.epoch(), 0, 0, 0, cache.kv_len()});
+      check_tokens(workspace.segments().back(), i);
+      const Index n = static_cast<Index>(segment.tokens.size()), n_rows = std::min(n, cache.max_append());
+      sizes.n_rows += n_rows;
+      sizes.n_logit_rows += logit_rows(segment.logits, n, true);
+      sizes.n_head_rows += logit_rows(segment.logits, n_rows, true);
+      collect_shifts(cache, workspace.shifts());
     }
+    prepare(workspace, exec, sizes);
+    std::size_t reserved = 0;
+    try {
+      for (; reserved < segments.size(); ++reserved)
+        segments[reserved].cache->reserve(static_cast<Index>(segments[reserved].tokens.size()));
+    } catch (...) {
+      while (reserved-- > 0) segments[reserved].cache->abandon();
+      throw;
+    }
+  }
+
+  template <class Cache>
+  void check_cache(std::span<const Segment<Cache>> segments, std::size_t i) const {
+    if (segments[i].cache == nullptr) [[unlikely]]
+      detail::raise(ErrorCode::kBadArgument, "forward: segment ", i, " has no cache");
+    for (std::size_t j = 0; j < i; ++j)
+      if (segments[j].cache == segments[i].cache) [[unlikely]]
+        detail::raise(ErrorCode::kBadArgument, "forward: segments ", j, " and ", i, " share a cache");
+    if (!(segments[i].cache->shape() == model_->kv_shape)) [[unlikely]]
+      detail::raise(ErrorCode::kMismatch, "forward: the cache of segment ", i,
+                    " was made for another model's KvShape");
+  }
+
+  void check_tokens(const PassSegment& segment, std::size_t i) const {
+    const ModelConfig& config = model_->config;
+    if (segment.tokens.empty()) [[unlikely]]
+      detail::raise(ErrorCode::kBadArgument, "forward: segment ", i, " has no tokens");
+    for (const TokenId token : segment.tokens)
+      if (token < 0 || token >= config.vocab_size) [[unlikely]]
+        detail::raise(ErrorCode::kBadArgument, "token id ", token, " is outside the vocabulary of ",
+                      config.vocab_size);
+    const Index n = segment.n_tokens(), kv_len = segment.position;
+    if (config.position == PositionKind::kLearned && n > config.max_seq_len - kv_len) [[unlikely]]
+      detail::raise(ErrorCode::kBadArgument, "the model has learned positions up to max_seq_len ",
+                    config.max_seq_len, ", kv_len ", kv_len, ", n_new ", n);
+    for (Index row = n - logit_rows(segment.logits, n, true); row < n; ++row)
+      if (config.rotary_epoch(kv_len + row + 1) != segment.epoch) [[unlikely]]
+        detail::raise(ErrorCode::kBadArgument, "forward: logits at position ", kv_len + row,
+                      " belong to rotary epoch ", config.rotary_epoch(kv_len + row + 1),
+                      ", the cache to epoch ", segment.epoch);
+  }
+
+  /// Adds the rotation shifts of the cache's runs that are not in the list yet.
+  template <class Cache>
+  static void collect_shifts(const Cache& cache, Vector<Index>& shifts) {
+    for (Index layer = 0; layer < cache.shape().n_layers(); ++layer)
+      for (const auto& run : cache.keys(layer, 0))
+        if (std::find(shifts.begin(), shifts.end(), run.rotation_shift) == shifts.end())
+          shifts.push_back(run.rotation_shift);
+  }
+
+  /// Room for a call whose rows are counted.
+  void prepare(Workspace<S>& workspace, ExecutorRef exec, WorkspaceSizes sizes) const {
+    const ModelConfig& config = model_->config;
     sizes.d_model = config.d_model;
     sizes.q_dim = config.n_heads * config.head_dim;
     sizes.kv_dim = config.n_kv_heads * config.head_dim;
@@ -239,147 +290,99 @@ class Transformer {
     sizes.concurrency = exec.concurrency();
     sizes.scratch = attention_layer_scratch(config.group_size(), config.head_dim);
     for (const Index d_in : {sizes.d_model, sizes.q_dim, sizes.d_ff})
-      sizes.scratch = std::max(sizes.scratch, kernels::linear_scratch<S>(d_in, sizes.n_rows));
-    workspace.placements().resize(segments.size());
-    workspace.done().resize(segments.size());
+      sizes.scratch = std::max(sizes.scratch,
+                               kernels::linear_scratch<S>(d_in, std::max(sizes.n_rows, sizes.n_head_rows)));
     workspace.frequencies().resize(static_cast<std::size_t>(model_->n_angles));
     workspace.prepare(sizes);
-    std::size_t reserved = 0;
-    try {
-      for (; reserved < segments.size(); ++reserved)
-        segments[reserved].cache->reserve(static_cast<Index>(segments[reserved].tokens.size()));
-    } catch (...) {
-      while (reserved-- > 0) segments[reserved].cache->abandon();
-      throw;
-    }
-  }
-
-  template <class Cache>
-  void check(std::span<const Segment<Cache>> segments, std::size_t i) const {
-    const ModelConfig& config = model_->config;
-    const Segment<Cache>& segment = segments[i];
-    if (segment.cache == nullptr) [[unlikely]]
-      detail::raise(ErrorCode::kBadArgument, "forward: segment ", i, " has no cache");
-    if (segment.tokens.empty()) [[unlikely]]
-      detail::raise(ErrorCode::kBadArgument, "forward: segment ", i, " has no tokens");
-    for (std::size_t j = 0; j < i; ++j)
-      if (segments[j].cache == segment.cache) [[unlikely]]
-        detail::raise(ErrorCode::kBadArgument, "forward: segments ", j, " and ", i, " share a cache");
-    if (!(segment.cache->shape() == model_->kv_shape)) [[unlikely]]
-      detail::raise(ErrorCode::kMismatch, "forward: the cache of segment ", i,
-                    " was made for another model's KvShape");
-    for (const TokenId token : segment.tokens)
-      if (token < 0 || token >= config.vocab_size) [[unlikely]]
-        detail::raise(ErrorCode::kBadArgument, "token id ", token, " is outside the vocabulary of ",
-                      config.vocab_size);
-    const Index n = static_cast<Index>(segment.tokens.size()), kv_len = segment.cache->kv_len();
-    if (config.position == PositionKind::kLearned && n > config.max_seq_len - kv_len) [[unlikely]]
-      detail::raise(ErrorCode::kBadArgument, "the model has learned positions up to max_seq_len ",
-                    config.max_seq_len, ", kv_len ", kv_len, ", n_new ", n);
-    const Index first_asked = segment.logits == Rows::kAll ? 0 : n - 1;
-    for (Index row = segment.logits == Rows::kNone ? n : first_asked; row < n; ++row)
-      if (config.rotary_epoch(kv_len + row + 1) != segment.cache->epoch()) [[unlikely]]
-        detail::raise(ErrorCode::kBadArgument, "forward: logits at position ", kv_len + row,
-                      " belong to rotary epoch ", config.rotary_epoch(kv_len + row + 1),
-                      ", the cache to epoch ", segment.cache->epoch());
-  }
-
-  /// Adds the rotation shifts of the cache's runs that are not in the list yet.
-  template <class Cache>
-  static void collect_shifts(const Cache& cache, Vector<Index>& shifts) {
-    for (Index layer = 0; layer < cache.shape().n_layers(); ++layer)
-      for (const auto& run : cache.keys(layer, 0))
-        if (std::find(shifts.begin(), shifts.end(), run.rotation_shift) == shifts.end())
-          shifts.push_back(run.rotation_shift);
   }
 
   /// All passes of a planned call.
   template <class Cache>
   void run(Workspace<S>& workspace, ExecutorRef exec,
            std::span<const Segment<Cache>> segments) const noexcept {
-    Vector<Placement>& placements = workspace.placements();
-    Vector<Index>& done = workspace.done();  // tokens of each segment that are through
-    std::fill(done.begin(), done.end(), Index{0});
+    const KvPort<S> kv = kv_port<S>(segments);
     while (true) {
       Index n_rows = 0;
       for (std::size_t i = 0; i < segments.size(); ++i) {
-        const Index n = pass_rows(segments[i], done[i]);
-        placements[i] = {n_rows, n, segments[i].cache->kv_len()};
-        n_rows += n;
+        PassSegment& segment = workspace.segments()[i];
+        segment.n_done += segment.n_rows;
+        segment.first_row = n_rows;
+        segment.n_rows = std::min(segment.n_tokens() - segment.n_done, segments[i].cache->max_append());
+        segment.position = segments[i].cache->kv_len();
+        n_rows += segment.n_rows;
       }
       if (n_rows == 0) return;
-      run_pass(workspace, exec, segments, n_rows);
-      for (std::size_t i = 0; i < segments.size(); ++i) {
-        done[i] += placements[i].n_rows;
-        if (placements[i].n_rows > 0) segments[i].cache->commit();
-      }
+      run_pass(workspace, exec, kv, n_rows);
+      for (std::size_t i = 0; i < segments.size(); ++i)
+        if (workspace.segments()[i].n_rows > 0) segments[i].cache->commit();
     }
   }
 
-  template <class Cache>
-  void run_pass(Workspace<S>& workspace, ExecutorRef exec, std::span<const Segment<Cache>> segments,
-                Index n_rows) const noexcept {
-    const std::span<const Placement> placements(workspace.placements());
-    const std::span<const Index> done(workspace.done());
-    Pass<S, Cache> pass{
-        exec, segments, placements, {model_->limits, workspace.shifts()}, workspace.buffers(n_rows)};
+  void run_pass(Workspace<S>& workspace, ExecutorRef exec, const KvPort<S>& kv, Index n_rows) const noexcept {
+    const Pass<S> pass{
+        exec, workspace.segments(), kv, {model_->limits, workspace.shifts()}, workspace.buffers(n_rows)};
     const PassBuffers<S>& buffers = pass.buffers;
-    for (std::size_t i = 0; i < segments.size(); ++i) {
-      const Placement& place = placements[i];
-      for_each_row(exec, place.n_rows, [&](Index r) {
-        const Index row = place.first_row + r;
-        model_->embedding.template forward<Formats>(segments[i].tokens[static_cast<std::size_t>(done[i] + r)],
-                                                    place.position + r, buffers.branch.row(row),
-                                                    buffers.hidden.row(row));
+    for (const PassSegment& segment : pass.segments) {
+      for_each_row(exec, segment.n_rows, [&](Index r) {
+        const Index row = segment.first_row + r;
+        model_->embedding.template forward<Formats>(
+            segment.tokens[static_cast<std::size_t>(segment.n_done + r)], segment.position + r,
+            buffers.branch.row(row), buffers.hidden.row(row));
       });
-      set_angles(pass, place, segments[i].cache->epoch(), workspace.frequencies());
+      set_angles(pass, segment, workspace.frequencies());
     }
     for (const DecoderLayer<S>& layer : model_->layers) layer.template forward<Formats>(pass);
 
-    // Rows that were asked for, one after another; those of earlier passes are before them in their segment.
-    const RowsView<S> head_rows = workspace.head_rows();
-    RowsView<S> logits = workspace.logits();
-    Index segment_logits = 0;
-    for (std::size_t i = 0; i < segments.size(); ++i) {
-      const Placement& place = placements[i];
-      const Index n_tokens = static_cast<Index>(segments[i].tokens.size());
-      const Index n =
-          logit_rows(segments[i], place.n_rows, place.n_rows > 0 && done[i] + place.n_rows == n_tokens);
-      if (n > 0) {
-        const Index first = place.first_row + place.n_rows - n;
-        for_each_row(exec, n, [&](Index r) {
-          model_->final_norm.apply(buffers.hidden.row(first + r), head_rows.row(r));
-        });
-        const Index at = segment_logits + (segments[i].logits == Rows::kAll ? done[i] : 0);
-        run_linear<Formats>(pass,
-                            std::array{model_->head.job({head_rows.data, n, head_rows.cols, head_rows.stride},
-                                                        {logits.row(at), n, logits.cols, logits.stride})});
-        if (model_->config.logit_soft_cap != 0.0)
-          for_each_row(exec, n, [&](Index r) {
-            kernels::soft_cap(S(model_->config.logit_soft_cap), logits.cols, logits.row(at + r));
-          });
+    // Rows that were asked for go through the head together where their places are next to one another: all of them,
+    // unless a call of several segments takes several passes.
+    Index n_together = 0, first = 0, place = 0;
+    for (const PassSegment& segment : pass.segments) {
+      const bool has_last = segment.n_rows > 0 && segment.n_done + segment.n_rows == segment.n_tokens();
+      const Index n = logit_rows(segment.logits, segment.n_rows, has_last);
+      const Index to = place + (segment.logits == Rows::kAll ? segment.n_done : 0);
+      place += logit_rows(segment.logits, segment.n_tokens(), true);
+      if (n == 0) continue;
+      if (n_together > 0 && first + n_together != to) {
+        run_head(pass, workspace, first, n_together);
+        n_together = 0;
       }
-      segment_logits += logit_rows(segments[i], n_tokens, true);
+      if (n_together == 0) first = to;
+      const Index from = segment.first_row + segment.n_rows - n;
+      for_each_row(exec, n, [&](Index r) {
+        model_->final_norm.apply(buffers.hidden.row(from + r), workspace.head_rows().row(n_together + r));
+      });
+      n_together += n;
     }
+    if (n_together > 0) run_head(pass, workspace, first, n_together);
+  }
+
+  /// The logits of the first n rows that the final norm has left, to rows [first, first + n) of the result.
+  void run_head(const Pass<S>& pass, Workspace<S>& workspace, Index first, Index n) const noexcept {
+    const RowsView<S> rows = workspace.head_rows(), all = workspace.logits();
+    const RowsView<S> logits{all.row(first), n, all.cols, all.stride};
+    run_linear<Formats>(pass, std::array{model_->head.job({rows.data, n, rows.cols, rows.stride}, logits)});
+    if (model_->config.logit_soft_cap == 0.0) return;
+    for_each_row(pass.exec, n, [&](Index r) {
+      kernels::soft_cap(S(model_->config.logit_soft_cap), logits.cols, logits.row(r));
+    });
   }
 
   /// The angles of a segment's rows, in every table of the pass.
-  template <class Cache>
-  void set_angles(const Pass<S, Cache>& pass, const Placement& place, Index epoch,
+  void set_angles(const Pass<S>& pass, const PassSegment& segment,
                   Vector<double>& epoch_frequencies) const noexcept {
     Index table = 0;
     for (const typename Model::Rotary& rotary : model_->rotaries) {
       const double* frequencies = rotary.frequencies.data();
-      if (epoch != 0) {
-        rotary_frequencies(rotary.config, rotary.dim, epoch, epoch_frequencies.data());
+      if (segment.epoch != 0) {
+        rotary_frequencies(rotary.config, rotary.dim, segment.epoch, epoch_frequencies.data());
         frequencies = epoch_frequencies.data();
       }
       for (const Index limit : pass.stands.limits)
         for (const Index shift : pass.stands.shifts) {
-          const Index first = table++ * pass.n_rows() + place.first_row;
-          for_each_row(pass.exec, place.n_rows, [&](Index r) {
+          const Index first = table++ * pass.n_rows() + segment.first_row;
+          for_each_row(pass.exec, segment.n_rows, [&](Index r) {
             const Index at = (first + r) * pass.buffers.n_angles;
-            kernels::rotary_angles(std::min(place.position + r, limit) - shift, frequencies, rotary.dim / 2,
+            kernels::rotary_angles(std::min(segment.position + r, limit) - shift, frequencies, rotary.dim / 2,
                                    pass.buffers.cosines + at, pass.buffers.sines + at,
                                    rotary.config.scaling.magnitude);
           });

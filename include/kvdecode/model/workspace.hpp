@@ -70,9 +70,8 @@ class Workspace {
   }
 
   /// Lists of the plan: kept here so that a step does not allocate.
-  Vector<Placement>& placements() noexcept { return placements_; }
+  Vector<PassSegment>& segments() noexcept { return segments_; }
   Vector<Index>& shifts() noexcept { return shifts_; }
-  Vector<Index>& done() noexcept { return done_; }
   Vector<double>& frequencies() noexcept { return frequencies_; }
 
  private:
@@ -124,9 +123,8 @@ class Workspace {
   Block<Index> expert_ids_;  // [n_rows, n_experts_used]
   S* logits_ = nullptr;
   S* head_rows_ = nullptr;
-  Vector<Placement> placements_;
+  Vector<PassSegment> segments_;
   Vector<Index> shifts_;
-  Vector<Index> done_;          // tokens of each segment that are through
   Vector<double> frequencies_;  // of the segment at hand, in an epoch of its own
 };
 

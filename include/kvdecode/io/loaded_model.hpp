@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: MIT
+// <kvdecode/io/loaded_model.hpp> - a model as a loader hands it over, whatever the file format.
+#pragma once
+
+#include <kvdecode/io/load_report.hpp>
+
+#include <kvdecode/core/types.hpp>
+#include <kvdecode/model/config.hpp>
+#include <kvdecode/model/weights.hpp>
+
+#include <vector>
+
+namespace kvdecode::inline KVDECODE_ABI {
+
+/// Config and weights fit one another. The weights lie in mapped files, which weights.owners keeps.
+struct LoadedModel {
+  ModelConfig config;
+  Weights weights;
+  std::vector<TokenId> bos_token_ids;  // usually one; empty: the model names none
+  std::vector<TokenId> eos_token_ids;  // each ends a text
+  LoadReport report;
+};
+
+}  // namespace kvdecode
