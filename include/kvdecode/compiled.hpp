@@ -22,23 +22,28 @@
 
 #define KVDECODE_TEMPLATE_LINEAR(Format, S) \
   KVDECODE_TEMPLATE void linear_rows<Format, S>(const LinearJob<S>&, Range, S*) noexcept;
-#define KVDECODE_TEMPLATE_ATTENTION(KFormat, VFormat, S)                                                    \
-  KVDECODE_TEMPLATE void attend_tile<KFormat, VFormat, S>(std::span<const AttentionPiece>, const S*, Index, \
-                                                          Index, S, AttentionState<S>&, S*, S) noexcept;
-#define KVDECODE_TEMPLATE_KERNELS(S)                                                             \
-  KVDECODE_TEMPLATE_LINEAR(F32, S)                                                               \
-  KVDECODE_TEMPLATE_LINEAR(BF16, S)                                                              \
-  KVDECODE_TEMPLATE_LINEAR(F16, S)                                                               \
-  KVDECODE_TEMPLATE_LINEAR(F64, S)                                                               \
-  KVDECODE_TEMPLATE_ATTENTION(F64, F64, S)                                                       \
-  KVDECODE_TEMPLATE_ATTENTION(F32, F32, S)                                                       \
-  KVDECODE_TEMPLATE_ATTENTION(F16, F16, S)                                                       \
-  KVDECODE_TEMPLATE_ATTENTION(BF16, BF16, S)                                                     \
-  KVDECODE_TEMPLATE void finish_attention<S>(const AttentionState<S>&, S*) noexcept;             \
-  KVDECODE_TEMPLATE void activate<S>(Activation, const S*, const S*, Index, S*) noexcept;        \
-  KVDECODE_TEMPLATE void rms_norm<S>(const S*, const S*, S, Index, S*) noexcept;                 \
-  KVDECODE_TEMPLATE void layer_norm<S>(const S*, const S*, const S*, S, Index, S*) noexcept;     \
-  KVDECODE_TEMPLATE void rotary_angles<S>(Index, const double*, Index, S*, S*, double) noexcept; \
+#define KVDECODE_TEMPLATE_ATTENTION(Format, S)                                                               \
+  KVDECODE_TEMPLATE void detail::score_piece<Format, S>(const AttentionPiece&, const S*, Index, Index, S, S, \
+                                                        S*) noexcept;                                        \
+  KVDECODE_TEMPLATE void detail::value_piece<Format, S>(const AttentionPiece&, const S*, Index, Index,       \
+                                                        S*) noexcept;
+#define KVDECODE_TEMPLATE_KERNELS(S)                                                                        \
+  KVDECODE_TEMPLATE_LINEAR(F32, S)                                                                          \
+  KVDECODE_TEMPLATE_LINEAR(BF16, S)                                                                         \
+  KVDECODE_TEMPLATE_LINEAR(F16, S)                                                                          \
+  KVDECODE_TEMPLATE_LINEAR(F64, S)                                                                          \
+  KVDECODE_TEMPLATE_ATTENTION(F64, S)                                                                       \
+  KVDECODE_TEMPLATE_ATTENTION(F32, S)                                                                       \
+  KVDECODE_TEMPLATE_ATTENTION(F16, S)                                                                       \
+  KVDECODE_TEMPLATE_ATTENTION(BF16, S)                                                                      \
+  KVDECODE_TEMPLATE void detail::attend_tile_by<S>(detail::ScorePiece<S>, detail::ValuePiece<S>,            \
+                                                   std::span<const AttentionPiece>, const S*, Index, Index, \
+                                                   S, AttentionState<S>&, S*, S) noexcept;                  \
+  KVDECODE_TEMPLATE void finish_attention<S>(const AttentionState<S>&, S*) noexcept;                        \
+  KVDECODE_TEMPLATE void activate<S>(Activation, const S*, const S*, Index, S*) noexcept;                   \
+  KVDECODE_TEMPLATE void rms_norm<S>(const S*, const S*, S, Index, S*) noexcept;                            \
+  KVDECODE_TEMPLATE void layer_norm<S>(const S*, const S*, const S*, S, Index, S*) noexcept;                \
+  KVDECODE_TEMPLATE void rotary_angles<S>(Index, const double*, Index, S*, S*, double) noexcept;            \
   KVDECODE_TEMPLATE void rotate<S>(RotaryPairs, const S*, const S*, const S*, Index, Index, S*) noexcept;
 
 #define KVDECODE_TEMPLATE_FORWARD(Cache, S)                                               \

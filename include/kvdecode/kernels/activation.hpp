@@ -5,6 +5,8 @@
 
 #include <kvdecode/core/elementary.hpp>
 
+#include <algorithm>
+
 namespace kvdecode::inline KVDECODE_ABI {
 
 enum class Activation {
@@ -65,16 +67,21 @@ KVDECODE_INLINE typename R::type activate(const typename R::type& x) {
 template <Activation kind, class S>
 void activate_row(const S* x, const S* factor, Index n, S* y) noexcept {
   using R = typename Lanes<S>::R;
-  using R1 = simd::Register<S, false>;
-  if (factor == nullptr)
-    for_each_register<S>(
-        n, [&](Index i) { R::storeu(y + i, activate<kind, R>(R::loadu(x + i))); },
-        [&](Index i) { y[i] = activate<kind, R1>(x[i]); });
-  else
-    for_each_register<S>(
-        n,
-        [&](Index i) { R::storeu(y + i, R::mul(activate<kind, R>(R::loadu(x + i)), R::loadu(factor + i))); },
-        [&](Index i) { y[i] = R1::mul(activate<kind, R1>(x[i]), factor[i]); });
+  const auto whole = [&](const S* from, const S* by, S* to) KVDECODE_INLINE_LAMBDA {
+    auto v = activate<kind, R>(R::loadu(from));
+    if (by != nullptr) v = R::mul(v, R::loadu(by));
+    R::storeu(to, v);
+  };
+  const Index n_whole = n / R::width * R::width;
+  for (Index i = 0; i < n_whole; i += R::width) whole(x + i, factor == nullptr ? nullptr : factor + i, y + i);
+  if (n_whole == n) return;
+  S rest[3][R::width] = {};  // x, factor, y: lanes past the end compute what nobody reads
+  for (Index i = n_whole; i < n; ++i) {
+    rest[0][i - n_whole] = x[i];
+    rest[1][i - n_whole] = factor == nullptr ? S(1.0f) : factor[i];
+  }
+  whole(rest[0], factor == nullptr ? nullptr : rest[1], rest[2]);
+  std::copy_n(rest[2], n - n_whole, y + n_whole);
 }
 
 }  // namespace detail

@@ -92,8 +92,9 @@ void score_piece(const AttentionPiece& piece, const S* queries, Index group_size
       dot_tile<KFormat, S, rows, cols>(piece.keys + j * piece.key_stride, piece.key_stride, q, k_dim, k_dim,
                                        out + j, kTilePositions);
     for (; j < piece.length; ++j)
-      dot_tile<KFormat, S, 1, cols>(piece.keys + j * piece.key_stride, piece.key_stride, q, k_dim, k_dim,
-                                    out + j, kTilePositions);
+      for (int c = 0; c < cols; ++c)
+        dot_tile<KFormat, S, 1, 1>(piece.keys + j * piece.key_stride, 0, q + c * k_dim, 0, k_dim,
+                                   out + c * kTilePositions + j, 0);
   };
   Index g = 0;
   if constexpr (!narrow) {
@@ -220,17 +221,16 @@ void merge_outputs(S factor, const S* x, S* y, Index n) noexcept {
       [&](Index i) { y[i] = into_y ? R1::fma(factor, x[i], y[i]) : R1::fma(factor, y[i], x[i]); });
 }
 
-}  // namespace detail
+/// The kernels that know a format, for keys and for values: all else is compiled once.
+template <class S>
+using ScorePiece = void (*)(const AttentionPiece&, const S*, Index, Index, S, S, S*) noexcept;
+template <class S>
+using ValuePiece = void (*)(const AttentionPiece&, const S*, Index, Index, S*) noexcept;
 
-/// Adds one tile to the state of the query heads that share one KV head. O(group_size * positions * (k_dim +
-/// v_dim)).
-/// @param pieces    all visible rows of one tile, in rising position; none: nothing happens
-/// @param queries   [n_rotations, group_size, k_dim], rotation_stride scalars from one rotation to the next
-/// @param scratch   attention_scratch() scalars
-/// @param cap       soft cap of the scores; 0: none
-template <class KFormat, class VFormat, class S>
-void attend_tile(std::span<const AttentionPiece> pieces, const S* queries, Index rotation_stride, Index k_dim,
-                 S scale, AttentionState<S>& state, S* scratch, S cap = S(0.0f)) noexcept {
+template <class S>
+void attend_tile_by(ScorePiece<S> score, ValuePiece<S> add_values, std::span<const AttentionPiece> pieces,
+                    const S* queries, Index rotation_stride, Index k_dim, S scale, AttentionState<S>& state,
+                    S* scratch, S cap) noexcept {
   if (pieces.empty()) return;
   const Index group_size = state.group_size, v_dim = state.v_dim;
   S* const probs = scratch;                               // [group_size, 256], slot = position mod 256
@@ -238,17 +238,17 @@ void attend_tile(std::span<const AttentionPiece> pieces, const S* queries, Index
   S* const maximum = output + group_size * v_dim;         // [group_size]
   S* const sum = maximum + group_size;                    // [group_size]
   for (const AttentionPiece& piece : pieces)
-    detail::score_piece<KFormat>(piece, queries + piece.rotation * rotation_stride, group_size, k_dim, scale,
-                                 cap, probs + piece.position % kTilePositions);
+    score(piece, queries + piece.rotation * rotation_stride, group_size, k_dim, scale, cap,
+          probs + piece.position % kTilePositions);
   for (Index g = 0; g < group_size; ++g) {
-    const auto tile = detail::softmax_tile(pieces, probs + g * kTilePositions);
+    const auto tile = softmax_tile(pieces, probs + g * kTilePositions);
     maximum[g] = tile.maximum;
     sum[g] = tile.sum;
   }
   S* const target = state.is_empty ? state.output : output;
   for (Index i = 0; i < group_size * v_dim; ++i) target[i] = S(0.0f);
   for (const AttentionPiece& piece : pieces)
-    detail::value_piece<VFormat>(piece, probs + piece.position % kTilePositions, group_size, v_dim, target);
+    add_values(piece, probs + piece.position % kTilePositions, group_size, v_dim, target);
   if (state.is_empty) {  // the first tile is the state
     std::copy_n(maximum, group_size, state.maximum);
     std::copy_n(sum, group_size, state.sum);
@@ -263,14 +263,29 @@ void attend_tile(std::span<const AttentionPiece> pieces, const S* queries, Index
     if (!(M < maximum[g])) {
       const S b = exp(maximum[g] - M);
       L = R1::fma(b, sum[g], L);
-      detail::merge_outputs<true>(b, output + g * v_dim, state.output + g * v_dim, v_dim);
+      merge_outputs<true>(b, output + g * v_dim, state.output + g * v_dim, v_dim);
     } else {
       const S a = exp(M - maximum[g]);
       L = R1::fma(a, L, sum[g]);
-      detail::merge_outputs<false>(a, output + g * v_dim, state.output + g * v_dim, v_dim);
+      merge_outputs<false>(a, output + g * v_dim, state.output + g * v_dim, v_dim);
       M = maximum[g];
     }
   }
+}
+
+}  // namespace detail
+
+/// Adds one tile to the state of the query heads that share one KV head. O(group_size * positions * (k_dim +
+/// v_dim)).
+/// @param pieces    all visible rows of one tile, in rising position; none: nothing happens
+/// @param queries   [n_rotations, group_size, k_dim], rotation_stride scalars from one rotation to the next
+/// @param scratch   attention_scratch() scalars
+/// @param cap       soft cap of the scores; 0: none
+template <class KFormat, class VFormat, class S>
+void attend_tile(std::span<const AttentionPiece> pieces, const S* queries, Index rotation_stride, Index k_dim,
+                 S scale, AttentionState<S>& state, S* scratch, S cap = S(0.0f)) noexcept {
+  detail::attend_tile_by<S>(&detail::score_piece<KFormat, S>, &detail::value_piece<VFormat, S>, pieces,
+                            queries, rotation_stride, k_dim, scale, state, scratch, cap);
 }
 
 /// out[g, e] = O[g, e] / L[g].

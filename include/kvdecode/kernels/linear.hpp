@@ -94,7 +94,10 @@ void linear_many(const MatrixView& w, Range rows, RowsView<const S> x, RowsView<
       Index r = 0;
       for (; r + tile <= n; r += tile)
         multiply_rows<S, tile>(data + r * stride, stride, some, y.row(t) + begin + r, y.stride);
-      for (; r < n; ++r) multiply_rows<S, 1>(data + r * stride, stride, some, y.row(t) + begin + r, y.stride);
+      for (; r < n; ++r)
+        for (Index i = 0; i < some.rows; ++i)
+          dot_tile<Native<S>, S, 1, 1>(data + r * stride, 0, some.row(i), 0, some.cols,
+                                       y.row(t + i) + begin + r, 0);
     }
   }
 }
