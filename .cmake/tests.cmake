@@ -116,6 +116,11 @@ if(EXISTS "${PROJECT_SOURCE_DIR}/${shipped_model}/config.json")
              WORKING_DIRECTORY "${PROJECT_SOURCE_DIR}")
     set_tests_properties(examples.${program} PROPERTIES LABELS examples)
   endforeach()
+  if(TARGET logits AND TARGET generate AND TARGET compare)
+    add_test(NAME examples.failures
+             COMMAND "${tools_dir}/check_programs.sh" "${PROJECT_BINARY_DIR}/examples" "${PROJECT_SOURCE_DIR}/${shipped_model}")
+    set_tests_properties(examples.failures PROPERTIES LABELS examples)
+  endif()
 endif()
 
 if(TARGET kvdecode_bench)

@@ -67,7 +67,7 @@ int main(int argc, char** argv) {
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
   app.add_option("--top-p", a.sampling.top_p, "draw from the likeliest tokens that reach this probability")
-      ->check(CLI::Range(0.0, 1.0))
+      ->check(CLI::Range(1e-9, 1.0))
       ->capture_default_str();
   app.add_option("--seed", a.sampling.seed, "of the draws")->capture_default_str();
   app.add_option("--threads", a.n_threads, "threads to compute with")

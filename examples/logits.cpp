@@ -35,20 +35,29 @@ struct Arguments {
   Index n_greedy = 0;
 };
 
-/// The rows by the cache: chunks of new tokens, all rows of each.
+/// The rows by the cache: chunks of new tokens, all rows of each. Where the angles of positions depend on the
+/// length of the sequence, rows of different epochs need different keys: then the tokens before them are run again.
 template <class S>
 std::vector<float> cached_rows(const kvdecode::Transformer<S>& transformer, const Arguments& a,
                                kvdecode::ExecutorRef exec) {
   using Cache = kvdecode::GrowingCache<kvdecode::Native<S>>;
+  const kvdecode::ModelConfig& config = transformer.config();
   const Index n_tokens = static_cast<Index>(a.tokens.size());
-  Cache cache(transformer.kv_shape(), std::max(n_tokens, transformer.config().max_seq_len));
+  Cache cache(transformer.kv_shape(), std::max(n_tokens, config.max_seq_len));
   kvdecode::Workspace<S> workspace;
+  const auto run = [&](Index n, kvdecode::Rows rows) {  // the next n tokens
+    const auto tokens =
+        std::span(a.tokens).subspan(static_cast<std::size_t>(cache.kv_len()), static_cast<std::size_t>(n));
+    return transformer.forward(workspace, exec, kvdecode::Segment<Cache>{&cache, tokens, rows});
+  };
   std::vector<float> rows;
-  for (Index begin = 0; begin < n_tokens; begin += a.chunk) {
-    const auto n = static_cast<std::size_t>(std::min(a.chunk, n_tokens - begin));
-    const kvdecode::Segment<Cache> segment{
-        &cache, std::span(a.tokens).subspan(static_cast<std::size_t>(begin), n), kvdecode::Rows::kAll};
-    const auto logits = transformer.forward(workspace, exec, segment);
+  for (Index begin = 0, end = 0; begin < n_tokens; begin = end) {
+    const Index epoch = config.rotary_epoch(begin + 1);
+    for (end = begin + 1; end < std::min(begin + a.chunk, n_tokens); ++end)
+      if (config.rotary_epoch(end + 1) != epoch) break;
+    if (epoch != cache.epoch()) cache.clear(epoch);
+    while (cache.kv_len() < begin) run(std::min(a.chunk, begin - cache.kv_len()), kvdecode::Rows::kNone);
+    const auto logits = run(end - begin, kvdecode::Rows::kAll);
     for (Index i = 0; i < logits.rows; ++i)
       std::transform(logits.row(i), logits.row(i) + logits.cols, std::back_inserter(rows),
                      [](S value) { return static_cast<float>(value); });

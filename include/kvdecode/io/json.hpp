@@ -139,9 +139,9 @@ inline double number_of(double parsed, std::string token) {
 }
 
 /// Builds the tree of values.
-class JsonBuilder : public JsonHandler {
+class JsonValueBuilder : public JsonHandler {
  public:
-  JsonBuilder(JsonPosition& position, const JsonLimits& limits) : JsonHandler(position), limits_(limits) {}
+  JsonValueBuilder(JsonPosition& position, const JsonLimits& limits) : JsonHandler(position), limits_(limits) {}
 
   bool null() { return add(json()); }
   bool boolean(bool value) { return add(json(value)); }
@@ -212,7 +212,7 @@ inline nlohmann::json parse_json(std::string_view text, std::string_view source,
     detail::raise(ErrorCode::kBadFile, source, ": ", text.size(), " bytes of JSON, more than the ",
                   limits.max_bytes, " allowed");
   detail::JsonPosition position{std::string(source), 0, nullptr, nullptr};
-  detail::JsonBuilder builder(position, limits);
+  detail::JsonValueBuilder builder(position, limits);
   detail::read_json_events(text, position, builder);
   return builder.take();
 }

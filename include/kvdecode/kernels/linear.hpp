@@ -25,8 +25,9 @@ struct LinearJob {
 
 namespace detail {
 
-// A panel of decoded rows stays in the second-level cache beside the tokens of a tile.
-inline constexpr Index kPanelBytes = 192 * 1024;
+// A panel of decoded rows stays in the first-level cache while tokens pass by; a few rows at a time also keep the
+// decoding of two or three tokens from costing more than their products.
+inline constexpr Index kPanelBytes = 24 * 1024;
 // Rows whose bytes are prefetched ahead: formats narrower than float are bound by latency without it.
 inline constexpr Index kPrefetchBytes = 8192;
 
