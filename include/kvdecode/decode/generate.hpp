@@ -57,8 +57,9 @@ struct GenerateStatistics {
 };
 
 struct GenerateResult {
-  std::vector<TokenId> tokens;  // accepted: without the stop token; all but the last are in the decoder
-  std::string text;             // without the stop string; empty when generating tokens only
+  // Accepted: without the stop token. All but the last are in the decoder, and that one too if a stop token came after it.
+  std::vector<TokenId> tokens;
+  std::string text;  // without the stop string; empty when generating tokens only
   StopReason stop_reason = StopReason::kMaxNewTokens;
   GenerateStatistics statistics{};
 };
@@ -130,9 +131,9 @@ GenerateResult generate_loop(D& decoder, std::span<const TokenId> prompt, Picker
 ///
 /// @param prompt    appended first; empty continues what the decoder holds
 /// @param on_token  bool(TokenId), called with each accepted token; false stops
-/// @throws Error kBadArgument (nothing to continue), kCacheFull (the prompt does not fit), and what the
-/// decoder throws.
-///         However it ends, the decoder is valid and holds the prompt and all accepted tokens but the last.
+/// @throws Error kBadArgument (nothing to continue), kCacheFull (the prompt does not fit), and what the decoder
+/// throws. However it ends, the decoder is valid and holds the prompt and the accepted tokens; the last one only
+/// if a stop token came after it.
 template <class D, Sampler<typename D::scalar> Picker, std::predicate<TokenId> OnToken>
 GenerateResult generate(D& decoder, std::span<const TokenId> prompt, Picker&& sampler,
                         const GenerateOptions& options, OnToken&& on_token) {

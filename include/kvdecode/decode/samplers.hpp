@@ -92,7 +92,7 @@ class Sampling {
   TokenId draw(std::span<const S> logits) {
     candidates_.resize(logits.size());
     for (std::size_t i = 0; i < logits.size(); ++i)
-      candidates_[i] = {static_cast<double>(logits[i]) / options_.temperature, static_cast<TokenId>(i), 0.0};
+      candidates_[i] = {static_cast<double>(logits[i]), static_cast<TokenId>(i), 0.0};
     auto end = candidates_.end();
     if (options_.top_k > 0 && options_.top_k < static_cast<Index>(candidates_.size())) {
       end = candidates_.begin() + options_.top_k;
@@ -101,7 +101,8 @@ class Sampling {
     std::sort(candidates_.begin(), end);
     double total = 0.0;
     for (auto c = candidates_.begin(); c != end; ++c) {
-      c->weight = exp(c->logit - candidates_.front().logit);
+      // The difference first: a quotient by a temperature near 0 may be infinite.
+      c->weight = exp((c->logit - candidates_.front().logit) / options_.temperature);
       total = total + c->weight;
     }
     if (options_.top_p < 1.0) {

@@ -30,12 +30,18 @@ class StopStrings {
     released_ = 0;
     if (stopped_) return {};
     held_ += piece;
-    std::size_t end = std::string::npos;
-    for (const std::string& s : strings_) end = std::min(end, held_.find(s));
-    if (end != std::string::npos) {
+    // The one that is complete first, as if the text came byte by byte; of those that end together, the longest.
+    std::size_t begin = std::string::npos, end = std::string::npos;
+    for (const std::string& s : strings_) {
+      const std::size_t at = held_.find(s);
+      if (at == std::string::npos || at + s.size() > end || (at + s.size() == end && at > begin)) continue;
+      begin = at;
+      end = at + s.size();
+    }
+    if (begin != std::string::npos) {
       stopped_ = true;
-      held_.resize(end);
-      return release(end);
+      held_.resize(begin);
+      return release(begin);
     }
     return release(held_.size() - longest_begun());
   }

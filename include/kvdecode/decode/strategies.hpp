@@ -1,15 +1,12 @@
 // SPDX-License-Identifier: MIT
 // <kvdecode/decode/strategies.hpp> - the two ways to decode, one word apart.
 //
-//   Recompute<>  runs the whole sequence for every token: O(T^3) attention over T tokens, no memory between
-//   steps.
-//                The plain definition, and what the other one is compared with.
-//   Cached<>     runs only the new tokens against the keys and values of the old ones: O(T^2), for a cache
-//   that grows
-//                with the sequence.
+//   Recompute<>  runs the whole sequence for every token: O(T^3) attention over T tokens, nothing kept between
+//                steps. The plain definition, and what the other one is compared with.
+//   Cached<>     runs only the new tokens against the keys and values of the old ones: O(T^2), for a cache that
+//                grows with the sequence.
 //
-// Both give the same bits. Cache = Auto is a GrowingCache that rounds nothing; any other KvCache can be
-// named.
+// Both give the same bits. Cache = Auto is a GrowingCache that rounds nothing; any KvCache can be named instead.
 #pragma once
 
 #include <kvdecode/cache/growing.hpp>

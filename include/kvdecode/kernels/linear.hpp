@@ -87,8 +87,7 @@ void linear_many(const MatrixView& w, Range rows, RowsView<const S> x, RowsView<
       data = reinterpret_cast<const std::byte*>(scratch);
       stride = w.cols * static_cast<Index>(sizeof(S));
     }
-    // A few tokens at a time over the whole panel: they stay in the first-level cache, the panel in the
-    // second.
+    // A few tokens at a time over the whole panel: both stay in the first-level cache.
     constexpr Index block = 2 * TileShape<S>::kCols;
     for (Index t = 0; t < x.rows; t += block) {
       const RowsView<const S> some{x.row(t), std::min(block, x.rows - t), x.cols, x.stride};

@@ -74,8 +74,7 @@ class Transformer {
   ///
   /// Plan, then run: a call that throws leaves caches and sequences as they were.
   /// @throws Error kBadArgument (token id, empty segment, position, epoch, the same cache twice), kCacheFull,
-  /// kMismatch
-  ///         (a cache of another shape), std::bad_alloc
+  /// kMismatch (a cache of another shape), std::bad_alloc
   template <KvCacheFor<S> Cache>
   RowsView<const S> forward(Workspace<S>& workspace, ExecutorRef exec,
                             std::span<const Segment<Cache>> segments) const {
