@@ -28,6 +28,7 @@ using kvdecode::ModelConfig;
 using kvdecode::NormKind;
 using kvdecode::NormWeights;
 using kvdecode::PositionKind;
+using kvdecode::QkNormKind;
 using kvdecode::ResidualKind;
 using kvdecode::TokenId;
 using kvdecode::Weights;
@@ -37,19 +38,21 @@ inline Rows linear(const LinearWeights& weights, const Rows& x) {
   return linear(read(weights.matrix), read(weights.bias), x);
 }
 
-/// The model's norm of each row of x; x itself where there is none.
-inline Rows norm(const ModelConfig& config, const NormWeights& weights, const Rows& x) {
-  const Vector weight = read(weights.weight);
+/// One row by the model's norm, whose weights are stored less norm_weight_offset.
+inline Vector norm(const ModelConfig& config, const NormWeights& weights, const Vector& x) {
+  Vector weight = read(weights.weight);
+  for (double& w : weight) w += config.norm_weight_offset;
   const Vector bias = read(weights.bias);
-  if (weight.empty() && bias.empty()) return x;
+  return config.norm == NormKind::kRms ? rms_norm(x, weight, bias, config.norm_eps)
+                                       : layer_norm(x, weight, bias, config.norm_eps);
+}
+inline Rows norm(const ModelConfig& config, const NormWeights& weights, const Rows& x) {
   Rows y;
-  for (const Vector& row : x)
-    y.push_back(config.norm == NormKind::kRms ? rms_norm(row, weight, bias, config.norm_eps)
-                                              : layer_norm(row, weight, bias, config.norm_eps));
+  for (const Vector& row : x) y.push_back(norm(config, weights, row));
   return y;
 }
 
-/// The token's row of the embedding, plus that of its position if positions are learned (Radford 2018).
+/// The token's row of the embedding, scaled, plus that of its position if positions are learned (Radford 2018).
 /// [seq_len, d_model]
 inline Rows embed(const ModelConfig& config, const Weights& weights, std::span<const TokenId> tokens) {
   Rows x;
@@ -61,7 +64,7 @@ inline Rows embed(const ModelConfig& config, const Weights& weights, std::span<c
       throw std::invalid_argument("reference: more positions than were learned");
     Vector row;
     for (Index c = 0; c < config.d_model; ++c) {
-      double value = element(weights.token_embedding, tokens[i], c);
+      double value = config.embedding_scale * element(weights.token_embedding, tokens[i], c);
       if (config.position == PositionKind::kLearned)
         value += element(weights.position_embedding, position, c);
       row.push_back(value);
@@ -76,18 +79,44 @@ inline Vector head_of(const Vector& row, Index h, Index head_dim) {
   return Vector(row.begin() + h * head_dim, row.begin() + (h + 1) * head_dim);
 }
 
-/// A head as it stands at `position`: turned to it if positions are rotary.
-inline Vector placed(const ModelConfig& config, const Vector& head, Index position) {
-  return config.position == PositionKind::kRotary ? rotate(head, position, config.rotary) : head;
+/// The rotary positions of a layer.
+inline const RotaryConfig& rotary_of(const ModelConfig& config, std::size_t layer) {
+  return config.layer_rotary.empty() ? config.rotary : config.layer_rotary[layer];
+}
+
+/// What inv_freq() has to know of a sequence's length, in any layer.
+inline Index epoch_of(const ModelConfig& config, Index seq_len) {
+  if (config.position != PositionKind::kRotary) return 0;
+  Index epoch = 0;
+  for (std::size_t layer = 0; layer < static_cast<std::size_t>(config.n_layers); ++layer)
+    epoch = std::max(epoch, epoch_of(rotary_of(config, layer), seq_len));
+  return epoch;
+}
+
+/// Queries or keys of a position, normed: each head by itself, or all of them as one row (Henry 2020).
+inline Vector qk_normed(const ModelConfig& config, const NormWeights& weights, const Vector& row) {
+  if (config.qk_norm == QkNormKind::kNone) return row;
+  if (config.qk_norm == QkNormKind::kWhole) return norm(config, weights, row);
+  Vector result;
+  for (Index h = 0; h < static_cast<Index>(row.size()) / config.head_dim; ++h) {
+    const Vector head = norm(config, weights, head_of(row, h, config.head_dim));
+    result.insert(result.end(), head.begin(), head.end());
+  }
+  return result;
 }
 
 /// MultiHead(x) = concat(head_1, ..., head_n) W_o (Vaswani 2017, section 3.2.2); query head h reads key and
 /// value head h / (n_heads / n_kv_heads) (Shazeer 2019, MQA; Ainslie 2023, GQA). x: [seq_len, d_model]
 inline Rows attention_block(const ModelConfig& config, const LayerWeights& weights, const AttentionSpan& span,
-                            const Rows& x) {
-  const Rows q = linear(weights.w_q, x);  // [seq_len, n_heads * head_dim]
-  const Rows k = linear(weights.w_k, x);  // [seq_len, n_kv_heads * head_dim]
+                            const RotaryConfig& rotary, Index epoch, const Rows& x) {
+  Rows q = linear(weights.w_q, x);        // [seq_len, n_heads * head_dim]
+  Rows k = linear(weights.w_k, x);        // [seq_len, n_kv_heads * head_dim]
   const Rows v = linear(weights.w_v, x);  // [seq_len, n_kv_heads * head_dim]
+  for (Vector& row : q) row = qk_normed(config, weights.q_norm, row);
+  for (Vector& row : k) row = qk_normed(config, weights.k_norm, row);
+  const auto placed = [&](const Vector& head, Index position) {
+    return config.position == PositionKind::kRotary ? rotate(head, position, rotary, epoch) : head;
+  };
   const double scale = config.attention_scale > 0.0 ? config.attention_scale
                                                     : 1.0 / std::sqrt(static_cast<double>(config.head_dim));
   Rows heads(x.size());  // [seq_len, n_heads * head_dim]
@@ -96,15 +125,16 @@ inline Rows attention_block(const ModelConfig& config, const LayerWeights& weigh
     Rows keys;    // [seq_len, head_dim]
     Rows values;  // [seq_len, head_dim]
     for (std::size_t j = 0; j < x.size(); ++j) {
-      keys.push_back(placed(config, head_of(k[j], kv_head, config.head_dim), static_cast<Index>(j)));
+      keys.push_back(placed(head_of(k[j], kv_head, config.head_dim), static_cast<Index>(j)));
       values.push_back(head_of(v[j], kv_head, config.head_dim));
     }
     for (std::size_t i = 0; i < x.size(); ++i) {
       const auto position = static_cast<Index>(i);
       const Vector query = head_of(q[i], h, config.head_dim);
-      const Vector q_window = placed(config, query, position);
-      const Vector q_sink = placed(config, query, sink_position(span, config.sink_rotation, position));
-      const Vector head = attention(q_window, q_sink, keys, values, position, span, scale);
+      const Vector q_window = placed(query, position);
+      const Vector q_sink = placed(query, sink_position(span, config.sink_rotation, position));
+      const Vector head =
+          attention(q_window, q_sink, keys, values, position, span, scale, config.attention_soft_cap);
       heads[i].insert(heads[i].end(), head.begin(), head.end());
     }
   }
@@ -112,8 +142,9 @@ inline Rows attention_block(const ModelConfig& config, const LayerWeights& weigh
 }
 
 /// W_down (act(W_gate x) * (W_up x)) (Shazeer 2020, GLU variants), or without a gate W_down act(W_up x)
-/// (Vaswani 2017, Eq. 2). x: [seq_len, d_model]
-inline Rows feed_forward_block(const ModelConfig& config, const LayerWeights& weights, const Rows& x) {
+/// (Vaswani 2017, Eq. 2), of a layer or an expert. x: [seq_len, d_model]
+template <class FeedForward>
+Rows feed_forward_block(const ModelConfig& config, const FeedForward& weights, const Rows& x) {
   Rows hidden = linear(weights.w_up, x);  // [seq_len, d_ff]
   const Rows gate = config.gated_feed_forward ? linear(weights.w_gate, x) : Rows{};
   for (std::size_t i = 0; i < hidden.size(); ++i)
@@ -123,46 +154,93 @@ inline Rows feed_forward_block(const ModelConfig& config, const LayerWeights& we
   return linear(weights.w_down, hidden);
 }
 
+/// sum over the n_experts_used likeliest experts e of p_e expert_e(x), p = softmax(W_router x) (Fedus 2021,
+/// Eqs. 1-2, for more than one), or p divided by the sum of those used. Of equal ones the lower comes first.
+inline Rows experts_block(const ModelConfig& config, const LayerWeights& weights, const Rows& x) {
+  Rows result;
+  for (const Vector& row : x) {
+    const Vector p = softmax(linear(weights.router, Rows{row})[0]);  // [n_experts]
+    std::vector<std::size_t> order;
+    for (std::size_t e = 0; e < p.size(); ++e) order.push_back(e);
+    std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return p[a] > p[b]; });
+    order.resize(static_cast<std::size_t>(config.n_experts_used));
+    double total = 0.0;
+    for (const std::size_t e : order) total += p[e];
+    Vector y(row.size(), 0.0);
+    for (const std::size_t e : order) {
+      const double weight = config.normalize_expert_weights ? p[e] / total : p[e];
+      const Vector expert = feed_forward_block(config, weights.experts[e], Rows{row})[0];
+      for (std::size_t c = 0; c < y.size(); ++c) y[c] += weight * expert[c];
+    }
+    result.push_back(y);
+  }
+  return result;
+}
+
 /// One layer: sequential with norms first (Xiong 2020), or attention and feed-forward side by side (Wang &
-/// Komatsuzaki 2021), with a norm each or one for both. x: [seq_len, d_model]
-inline Rows decoder_layer(const ModelConfig& config, const LayerWeights& weights, const AttentionSpan& span,
-                          const Rows& x) {
-  const Rows normed = norm(config, weights.attention_norm, x);
-  const Rows attended = sum(x, attention_block(config, weights, span, normed));
+/// Komatsuzaki 2021), with a norm each or one for both. Norms may also, or only, stand behind each branch.
+/// x: [seq_len, d_model]
+inline Rows decoder_layer(const ModelConfig& config, const LayerWeights& weights, std::size_t layer,
+                          Index epoch, const Rows& x) {
+  const bool norms_before = config.norm_placement != kvdecode::NormPlacement::kPost;
+  const bool norms_after = config.norm_placement != kvdecode::NormPlacement::kPre;
+  const auto before = [&](const NormWeights& w, const Rows& rows) {
+    return norms_before ? norm(config, w, rows) : rows;
+  };
+  const auto after = [&](const NormWeights& w, const Rows& rows) {
+    return norms_after ? norm(config, w, rows) : rows;
+  };
+  const AttentionSpan span = config.spans.empty() ? AttentionSpan{} : config.spans[layer];
+  const bool has_experts = config.n_experts > 0 && (config.has_experts.empty() || config.has_experts[layer]);
+  const auto feed_forward = [&](const Rows& rows) {
+    return after(weights.feed_forward_post_norm, has_experts ? experts_block(config, weights, rows)
+                                                             : feed_forward_block(config, weights, rows));
+  };
+  const Rows normed = before(weights.attention_norm, x);
+  const Rows attention = attention_block(config, weights, span, rotary_of(config, layer), epoch, normed);
+  const Rows attended = sum(x, after(weights.attention_post_norm, attention));
   switch (config.residual) {
     case ResidualKind::kSequential:
-      return sum(attended,
-                 feed_forward_block(config, weights, norm(config, weights.feed_forward_norm, attended)));
-    case ResidualKind::kParallel:
-      return sum(attended, feed_forward_block(config, weights, norm(config, weights.feed_forward_norm, x)));
-    case ResidualKind::kParallelSharedNorm: return sum(attended, feed_forward_block(config, weights, normed));
+      return sum(attended, feed_forward(before(weights.feed_forward_norm, attended)));
+    case ResidualKind::kParallel: return sum(attended, feed_forward(before(weights.feed_forward_norm, x)));
+    case ResidualKind::kParallelSharedNorm: return sum(attended, feed_forward(normed));
   }
   throw std::invalid_argument("reference: unknown residual kind");
 }
 
-/// The final norm and the head; a tied head is the token embedding (Press & Wolf 2017).
-/// x: [n, d_model] -> [n, vocab_size]
+/// The final norm and the head; a tied head is the token embedding (Press & Wolf 2017). With a soft cap c > 0 each
+/// logit z becomes c tanh(z / c) (Gemma Team 2024). x: [n, d_model] -> [n, vocab_size]
 inline Rows head_block(const ModelConfig& config, const Weights& weights, const Rows& x) {
   const bool tied = config.tied_head || weights.head.matrix.data == nullptr;
   const Rows matrix = read(tied ? weights.token_embedding : weights.head.matrix);
-  return linear(matrix, read(weights.head.bias), norm(config, weights.final_norm, x));
+  Rows y = linear(matrix, read(weights.head.bias), norm(config, weights.final_norm, x));
+  if (const double cap = config.logit_soft_cap; cap > 0.0)
+    for (Vector& row : y)
+      for (double& z : row) z = cap * std::tanh(z / cap);
+  return y;
 }
 
-/// What the last layer hands to the final norm, for every token. [seq_len, d_model]
+/// What the last layer hands to the final norm, for every token of a sequence of this length. [seq_len, d_model]
 inline Rows hidden_states(const ModelConfig& config, const Weights& weights,
                           std::span<const TokenId> tokens) {
+  const Index epoch = epoch_of(config, static_cast<Index>(tokens.size()));
   Rows x = embed(config, weights, tokens);
-  for (std::size_t layer = 0; layer < weights.layers.size(); ++layer) {
-    const AttentionSpan span = config.spans.empty() ? AttentionSpan{} : config.spans[layer];
-    x = decoder_layer(config, weights.layers[layer], span, x);
-  }
+  for (std::size_t layer = 0; layer < weights.layers.size(); ++layer)
+    x = decoder_layer(config, weights.layers[layer], layer, epoch, x);
   return x;
 }
 
-/// The logits after every token. [seq_len, vocab_size]
+/// The logits after every token. Those after token i belong to the sequence that ends with it: where angles depend on
+/// the length, it has a pass of its own. [seq_len, vocab_size]
 inline std::vector<std::vector<double>> logits(const ModelConfig& config, const Weights& weights,
                                                std::span<const TokenId> tokens) {
-  return head_block(config, weights, hidden_states(config, weights, tokens));
+  if (epoch_of(config, static_cast<Index>(tokens.size())) == 0)
+    return head_block(config, weights, hidden_states(config, weights, tokens));
+  Rows result;
+  for (std::size_t n = 1; n <= tokens.size(); ++n)
+    result.push_back(
+        head_block(config, weights, {hidden_states(config, weights, tokens.first(n)).back()})[0]);
+  return result;
 }
 
 /// The n tokens that follow the prompt when each is the one with the largest logit, of equal ones the lowest.

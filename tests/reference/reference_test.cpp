@@ -292,6 +292,77 @@ TEST_CASE("reference rotary: llama3 keeps high, divides low frequencies and rise
   }
 }
 
+TEST_CASE(
+    "reference rotary: yarn keeps pairs that turn often, divides those that turn rarely, a line between") {
+  // theta 16, 8 pairs: pair x turns 1024 * 2^(-x / 2) / (2 pi) times in 1024 positions.
+  RotaryConfig rotary;
+  rotary.theta = 16.0;
+  rotary.scaling = {.kind = kvdecode::RotaryScalingKind::kYarn,
+                    .factor = 4.0,
+                    .original_max_seq_len = 1024,
+                    .beta_fast = 1024.0 / (2.0 * std::numbers::pi * 2.0),   // that is pair 2
+                    .beta_slow = 1024.0 / (2.0 * std::numbers::pi * 8.0)};  // that is pair 6
+  const auto divided_parts = [&] {
+    Vector parts;
+    for (Index i = 0; i < 8; ++i) parts.push_back(yarn_divided_part(rotary, 16, i));
+    return parts;
+  };
+  rotary.scaling.round_bounds = false;
+  const double bound = tolerance<double>(64);
+  check_close(divided_parts(), Vector{0, 0, 0, 0.25, 0.5, 0.75, 1, 1}, bound);
+  const Vector frequencies = inv_freq(rotary, 16);
+  for (Index i = 0; i < 8; ++i)
+    CHECK(std::abs(frequencies[at(i)] - std::exp2(-0.5 * static_cast<double>(i)) *
+                                            (1.0 - 0.75 * divided_parts()[at(i)])) <= bound);
+  // Bounds between pairs, 2.4 and 5.6: rounded outwards they are 2 and 6.
+  rotary.scaling.beta_fast *= std::exp2(-0.2);
+  rotary.scaling.beta_slow *= std::exp2(0.2);
+  check_close(divided_parts(), Vector{0, 0, 0, 0.6 / 3.2, 0.5, 2.6 / 3.2, 1, 1}, bound);
+  rotary.scaling.round_bounds = true;
+  check_close(divided_parts(), Vector{0, 0, 0, 0.25, 0.5, 0.75, 1, 1}, bound);
+  // Bounds do not leave the dimensions: from pair -2 and to 20 it is from 0 to 15.
+  rotary.scaling.beta_fast = 1024.0 / (2.0 * std::numbers::pi) * 2.0;
+  rotary.scaling.beta_slow = 1024.0 / (2.0 * std::numbers::pi) / 1024.0;
+  Vector line;
+  for (int i = 0; i < 8; ++i) line.push_back(i / 15.0);
+  check_close(divided_parts(), line, bound);
+}
+
+TEST_CASE("reference rotary: dynamic and longrope angles by the length of the sequence") {
+  RotaryConfig rotary;
+  rotary.theta = 100.0;
+  rotary.scaling = {.kind = kvdecode::RotaryScalingKind::kDynamic, .factor = 3.0, .original_max_seq_len = 10};
+  CHECK(epoch_of(rotary, 10) == 0);
+  CHECK(epoch_of(rotary, 11) == 1);
+  CHECK(epoch_of(rotary, 25) == 15);
+  const double bound = tolerance<double>(32);
+  check_close(inv_freq(rotary, 4), Vector{1.0, 0.1}, bound);
+  // 20 positions: theta times (3 * 2 - 2)^(4 / 2) = 16.
+  check_close(inv_freq(rotary, 4, 10), Vector{1.0, 0.1 / 4}, bound);
+
+  rotary.scaling = {.kind = kvdecode::RotaryScalingKind::kLongrope,
+                    .original_max_seq_len = 10,
+                    .magnitude = 2.0,
+                    .short_factors = {2.0, 4.0},
+                    .long_factors = {5.0, 10.0}};
+  CHECK(epoch_of(rotary, 10) == 0);
+  CHECK(epoch_of(rotary, 11) == 1);
+  CHECK(epoch_of(rotary, 25) == 1);
+  check_close(inv_freq(rotary, 4), Vector{0.5, 0.025}, bound);
+  check_close(inv_freq(rotary, 4, 1), Vector{0.2, 0.01}, bound);
+  // The magnitude: of what turns, and of nothing else.
+  check_close(rotate({1, 2, 3, 4}, 0, rotary), Vector{2, 4, 6, 8}, bound);
+  rotary.dim = 2;
+  check_close(rotate({1, 2, 3, 4}, 0, rotary), Vector{2, 4, 3, 4}, bound);
+
+  rotary = {.theta = 100.0};
+  rotary.scaling = {.kind = kvdecode::RotaryScalingKind::kDivisors, .short_factors = {2.0, 4.0}};
+  CHECK(epoch_of(rotary, 1000) == 0);
+  check_close(inv_freq(rotary, 4), Vector{0.5, 0.025}, bound);
+  rotary.enabled = false;
+  check_close(rotate({1, 2, 3, 4}, 7, rotary), Vector{1, 2, 3, 4}, 0.0);
+}
+
 TEST_CASE("reference attention: two positions by hand") {
   const Rows keys{{1, 0}, {0, 1}};
   const Rows values{{10, 20}, {30, 60}};
@@ -435,8 +506,161 @@ TEST_CASE("reference model: every switch changes the logits") {
   differ("", "sliding");
   differ("", "chunk");
   differ("", "mixed");
+  differ("", "yarn");
+  differ("", "dynamic");
+  differ("", "longrope");
+  differ("", "divisors");
+  differ("", "own_angles");
+  differ("", "half_turned");
+  differ("", "both_norms");
+  differ("both_norms", "post_norms");
+  differ("", "head_norms");
+  differ("head_norms", "whole_norms");
+  differ("", "capped");
+  differ("", "scaled_embedding");
+  differ("", "experts");
+  differ("experts", "raw_experts");
+  differ("experts", "some_experts");
   differ("sinks", "sinks_within");
   differ("sliding", "sinks");
+}
+
+TEST_CASE("reference model: every row of a model whose angles depend on the length is a fresh pass") {
+  for (const std::string_view words : {"dynamic", "longrope own_angles"}) {
+    CAPTURE(words);
+    const RandomModel model(words, {.seed = 29});
+    const std::vector<TokenId> tokens = random_tokens(14, model.config.vocab_size, 30);
+    const Rows rows = logits(model.config, model.weights, tokens);
+    for (std::size_t n = 1; n <= tokens.size(); ++n)
+      check_same_bits(logits(model.config, model.weights, std::span(tokens).first(n)).back(), rows[n - 1]);
+    // Position 9 is the first that is beyond the 9 trained on; those before it do not know.
+    ModelConfig unscaled = model.config;
+    for (kvdecode::RotaryConfig* rotary : {&unscaled.rotary}) rotary->scaling.original_max_seq_len = 100;
+    for (kvdecode::RotaryConfig& rotary : unscaled.layer_rotary) rotary.scaling.original_max_seq_len = 100;
+    const Rows plain = logits(unscaled, model.weights, tokens);
+    for (std::size_t n = 0; n < 9; ++n) check_same_bits(plain[n], rows[n]);
+    for (std::size_t n = 9; n < 14; ++n)
+      CHECK(!kvdecode_test::describe_distance({plain[n]}, {rows[n]}, 1e-6).empty());
+  }
+}
+
+TEST_CASE("reference model: a norm offset is a part of the weights, a scaled embedding a part of the table") {
+  const std::vector<TokenId> tokens = random_tokens(9, 37, 31);
+  const auto with = [](std::string_view words) {
+    return RandomModel(words, {.seed = 32, .format = FormatId::kF64});
+  };
+  // The same numbers but for the ones in all norms' weights: rounding aside, the same model.
+  const RandomModel plain = with("head_norms both_norms"),
+                    less_one = with("head_norms both_norms norm_offset");
+  const Rows expected = logits(plain.config, plain.weights, tokens);
+  check_close(logits(less_one.config, less_one.weights, tokens), expected, 1e-12);
+  ModelConfig wrong = less_one.config;
+  wrong.norm_weight_offset = 0.0;
+  CHECK(!kvdecode_test::describe_distance(logits(wrong, less_one.weights, tokens), expected, 1e-3).empty());
+
+  RandomModel scaled = with("");
+  Vector table;
+  for (const Vector& row : read(scaled.weights.token_embedding))
+    for (const double value : row) table.push_back(5.65 * value);
+  const auto bytes = kvdecode_test::offset_bytes(table);
+  const RandomModel by_switch = with("scaled_embedding");
+  scaled.weights.token_embedding.data = bytes.data();
+  const Rows rows = logits(scaled.config, scaled.weights, tokens);
+  const Rows switched = logits(by_switch.config, by_switch.weights, tokens);
+  for (std::size_t i = 0; i < rows.size(); ++i) check_same_bits(switched[i], rows[i]);
+}
+
+TEST_CASE("reference model: norms of queries and keys by hand") {
+  ModelConfig config;
+  config.head_dim = 2;
+  config.norm_eps = 0.0;
+  const std::vector<double> numbers{2, 1, 1, 1};
+  const auto bytes = kvdecode_test::offset_bytes(numbers);
+  const Vector row{3, 4, 0, 5};
+  const double bound = tolerance<double>(8, 5.0);
+  check_close(qk_normed(config, {{FormatId::kF64, bytes.data(), 4}, {}}, row), row, 0.0);
+  config.qk_norm = QkNormKind::kPerHead;  // rms sqrt(12.5) of each head
+  const double rms = std::sqrt(12.5);
+  check_close(qk_normed(config, {{FormatId::kF64, bytes.data(), 2}, {}}, row),
+              Vector{6 / rms, 4 / rms, 0, 5 / rms}, bound);
+  config.qk_norm = QkNormKind::kWhole;  // rms sqrt(50 / 4) of all: the same, other weights
+  check_close(qk_normed(config, {{FormatId::kF64, bytes.data(), 4}, {}}, row),
+              Vector{6 / rms, 4 / rms, 0, 5 / rms}, bound);
+  check_close(qk_normed(config, {{FormatId::kF64, bytes.data(), 4}, {}}, {3, 4, 0, 0}),
+              Vector{6 / 2.5, 4 / 2.5, 0, 0}, bound);
+}
+
+TEST_CASE("reference model: experts that are all alike and all used are one feed-forward layer") {
+  const std::vector<TokenId> tokens = random_tokens(9, 37, 33);
+  ModelConfig config = config_of("experts");
+  config.n_experts_used = config.n_experts;
+  config.d_expert = config.d_ff;
+  RandomModel model(config, {.seed = 34, .format = FormatId::kF64});
+  RandomModel dense("", {.seed = 34, .format = FormatId::kF64});
+  for (std::size_t layer = 0; layer < 2; ++layer) {
+    LayerWeights& w = model.weights.layers[layer];
+    for (kvdecode::ExpertWeights& expert : w.experts) expert = w.experts[2];
+    dense.weights.layers[layer] = w;
+    dense.weights.layers[layer].w_gate = w.experts[2].w_gate;
+    dense.weights.layers[layer].w_up = w.experts[2].w_up;
+    dense.weights.layers[layer].w_down = w.experts[2].w_down;
+  }
+  model.weights.token_embedding = dense.weights.token_embedding;
+  model.weights.head = dense.weights.head;
+  model.weights.final_norm = dense.weights.final_norm;
+  const Rows expected = logits(dense.config, dense.weights, tokens);
+  check_close(logits(config, model.weights, tokens), expected, 1e-12);
+  // As they are, all probabilities sum to one as well; those of some do not.
+  config.normalize_expert_weights = false;
+  check_close(logits(config, model.weights, tokens), expected, 1e-12);
+  config.n_experts_used = 2;
+  CHECK(!kvdecode_test::describe_distance(logits(config, model.weights, tokens), expected, 1e-3).empty());
+  config.normalize_expert_weights = true;
+  check_close(logits(config, model.weights, tokens), expected, 1e-12);
+}
+
+TEST_CASE("reference model: the router's choice by hand") {
+  ModelConfig config = config_of("raw_experts plain relu");
+  config.d_model = 1;
+  config.n_experts = 4;
+  config.n_experts_used = 2;
+  config.d_expert = 1;
+  config.n_layers = 1;
+  RandomModel model(config, {.format = FormatId::kF64});
+  LayerWeights& w = model.weights.layers[0];
+  // Router logits 0, ln 2, ln 4, ln 2: probabilities 1, 2, 4, 2 of 9. Expert e makes 10^e of a 1.
+  const std::vector<double> numbers{0, std::log(2.0), std::log(4.0), std::log(2.0), 1, 10, 100, 1000};
+  const auto bytes = kvdecode_test::offset_bytes(numbers);
+  w.router.matrix.data = bytes.data();
+  w.router.matrix.stride = 8;
+  for (std::size_t e = 0; e < 4; ++e) {
+    w.experts[e].w_up.matrix.data = bytes.data() + 8 * 4;
+    w.experts[e].w_down.matrix.data = bytes.data() + 8 * (4 + e);
+  }
+  const double bound = tolerance<double>(8, 100.0);
+  // Experts 2 and, of the two that are as likely, 1.
+  check_close(experts_block(config, w, {{1}}), Rows{{(4 * 100 + 2 * 10) / 9.0}}, bound);
+  config.normalize_expert_weights = true;
+  check_close(experts_block(config, w, {{1}}), Rows{{(4 * 100 + 2 * 10) / 6.0}}, bound);
+  config.n_experts_used = 1;
+  check_close(experts_block(config, w, {{1}}), Rows{{100}}, bound);
+}
+
+TEST_CASE("reference model: soft caps bound scores and logits, and are the identity far below") {
+  const std::vector<TokenId> tokens = random_tokens(9, 37, 35);
+  RandomModel model("capped", {.seed = 36});
+  const Rows capped = logits(model.config, model.weights, tokens);
+  CHECK(magnitude(capped) <= 2.5);
+  model.config.logit_soft_cap = 0.0;
+  const Rows uncapped = logits(model.config, model.weights, tokens);
+  CHECK(magnitude(uncapped) > 2.5);
+  for (std::size_t i = 0; i < capped.size(); ++i)
+    for (std::size_t c = 0; c < capped[i].size(); ++c)
+      CHECK(std::abs(capped[i][c] - 2.5 * std::tanh(uncapped[i][c] / 2.5)) <= tolerance<double>(4, 2.5));
+  model.config.attention_soft_cap = 1e9;
+  ModelConfig none = model.config;
+  none.attention_soft_cap = 0.0;
+  check_close(logits(model.config, model.weights, tokens), logits(none, model.weights, tokens), 1e-9);
 }
 
 TEST_CASE("reference model: biases reach the logits") {
@@ -565,6 +789,20 @@ TEST_CASE("reference model: impossible tokens and positions are refused") {
 std::vector<std::string> settings(const ModelConfig& c) {
   const bool rotary = c.position == PositionKind::kRotary;
   const auto number = [](auto value) { return std::to_string(static_cast<int>(value)); };
+  // Scalings that change frequencies in the same way, for all that other switches can see.
+  const auto scaling = [](kvdecode::RotaryScalingKind kind) {
+    using Kind = kvdecode::RotaryScalingKind;
+    switch (kind) {
+      case Kind::kNone: return "none";
+      case Kind::kLinear:
+      case Kind::kDivisors: return "each";
+      case Kind::kLlama3:
+      case Kind::kYarn: return "blend";
+      case Kind::kDynamic:
+      case Kind::kLongrope: return "length";
+    }
+    return "?";
+  };
   std::ostringstream spans;
   for (const AttentionSpan& s : c.spans) spans << s.window << ',' << s.n_sink << ',' << s.chunk << ' ';
   spans << number(c.sink_rotation);
@@ -577,10 +815,17 @@ std::vector<std::string> settings(const ModelConfig& c) {
           number(c.position),
           rotary ? number(c.rotary.pairs) : "",
           rotary ? (c.rotary.dim == 0 ? "whole" : "partial") : "",
-          rotary ? number(c.rotary.scaling.kind) : "",
+          rotary ? scaling(c.rotary.scaling.kind) : "",
+          rotary ? (c.layer_rotary.empty() ? "alike" : number(c.layer_rotary[1].enabled)) : "",
           number(c.tied_head),
           c.spans.empty() ? "0,0,0 0,0,0 0" : spans.str(),
-          std::to_string(c.attention_scale)};
+          std::to_string(c.attention_scale),
+          number(c.norm_placement),
+          number(c.qk_norm),
+          number(c.norm_weight_offset),
+          std::to_string(c.attention_soft_cap) + " " + std::to_string(c.logit_soft_cap),
+          std::to_string(c.embedding_scale),
+          number(c.n_experts) + number(c.has_experts.size())};
 }
 
 TEST_CASE("small configs: every two settings of different switches meet") {
@@ -596,12 +841,15 @@ TEST_CASE("small configs: every two settings of different switches meet") {
       for (std::size_t b = a + 1; b < s.size(); ++b) met.insert(pair_name(a, s[a], b, s[b]));
     }
   }
-  const std::vector<std::size_t> n_values{3, 4, 2, 5, 2, 3, 3, 3, 3, 4, 2, 7, 2};
+  const std::vector<std::size_t> n_values{3, 4, 2, 5, 2, 3, 3, 3, 3, 5, 4, 2, 7, 2, 3, 3, 2, 2, 2, 4};
   constexpr std::size_t kHeadDim = 1;
+  constexpr std::size_t kResidual = 5;
   constexpr std::size_t kPosition = 6;
   constexpr std::size_t kWhole = 8;
-  const auto is_rotary_detail = [](std::size_t i) { return i >= 7 && i <= 9; };
-  const std::string rotary = std::to_string(static_cast<int>(PositionKind::kRotary));
+  constexpr std::size_t kNormPlacement = 14;
+  const auto is_rotary_detail = [](std::size_t i) { return i >= 7 && i <= 10; };
+  const auto name_of = [](auto value) { return std::to_string(static_cast<int>(value)); };
+  const std::string rotary = name_of(PositionKind::kRotary);
   for (std::size_t a = 0; a < values.size(); ++a) {
     CAPTURE(a);
     CHECK(values[a].size() == n_values[a]);
@@ -612,10 +860,18 @@ TEST_CASE("small configs: every two settings of different switches meet") {
           if (is_rotary_detail(b) && is_rotary_detail(a) && x.empty() != y.empty()) continue;
           if (is_rotary_detail(b) && a == kPosition && y.empty() == (x == rotary)) continue;
           if (a == kHeadDim && x == "5" && b == kWhole && y == "whole") continue;
+          // Branches side by side have no norms behind them.
+          if (a == kResidual && x != name_of(ResidualKind::kSequential) && b == kNormPlacement &&
+              y != name_of(kvdecode::NormPlacement::kPre))
+            continue;
           CAPTURE(pair_name(a, x, b, y));
           CHECK(met.count(pair_name(a, x, b, y)) == 1);
         }
   }
+  std::set<kvdecode::RotaryScalingKind> scalings;
+  for (const std::string_view name : kvdecode_test::kSmallConfigs)
+    scalings.insert(config_of(name).rotary.scaling.kind);
+  CHECK(scalings.size() == 7);
 }
 
 TEST_CASE("random numbers: each class is what it says") {

@@ -133,7 +133,8 @@ struct ModelConfig {
   }
 
  private:
-  static Index rotary_epoch(const RotaryConfig& config, Index seq_len) noexcept {
+  Index rotary_epoch(const RotaryConfig& config, Index seq_len) const noexcept {
+    if (rotary_dim(config) == 0) return 0;
     const Index beyond = std::max<Index>(0, seq_len - config.scaling.original_max_seq_len);
     if (config.scaling.kind == RotaryScalingKind::kDynamic) return beyond;
     return config.scaling.kind == RotaryScalingKind::kLongrope && beyond > 0 ? 1 : 0;
