@@ -1,0 +1,304 @@
+// SPDX-License-Identifier: MIT
+#include <support/allocation.hpp>
+#include <support/compare.hpp>
+#include <support/model.hpp>
+#include <support/names.hpp>
+#include <support/random.hpp>
+
+#include <kvdecode/kvdecode.hpp>
+
+#include <doctest/doctest.h>
+
+#include <new>
+#include <span>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+namespace {
+
+using CachedContiguous = kvdecode::Cached<kvdecode::ContiguousCache<kvdecode::F32>>;
+using CachedGrowing = kvdecode::Cached<kvdecode::GrowingCache<kvdecode::F16>>;
+using RecomputeContiguous = kvdecode::Recompute<kvdecode::ContiguousCache<kvdecode::F32>>;
+using RecomputeGrowing = kvdecode::Recompute<kvdecode::GrowingCache<kvdecode::F16>>;
+
+}  // namespace
+
+TYPE_TO_STRING_AS("Cached<ContiguousCache<F32>>", CachedContiguous);
+TYPE_TO_STRING_AS("Cached<GrowingCache<F16>>", CachedGrowing);
+TYPE_TO_STRING_AS("Recompute<ContiguousCache<F32>>", RecomputeContiguous);
+TYPE_TO_STRING_AS("Recompute<GrowingCache<F16>>", RecomputeGrowing);
+
+namespace {
+
+using namespace kvdecode;
+using kvdecode_test::check_same_bits;
+using kvdecode_test::random_tokens;
+using kvdecode_test::RandomModel;
+
+template <class S = float>
+Transformer<S> small_transformer(std::string_view words = "gqa") {
+  const RandomModel model(words);
+  return Transformer<S>(model.config, model.weights);
+}
+
+template <class S>
+std::vector<S> copied(std::span<const S> logits) {
+  return std::vector<S>(logits.begin(), logits.end());
+}
+
+#define EVERY_STRATEGY CachedContiguous, CachedGrowing, RecomputeContiguous, RecomputeGrowing
+
+TEST_CASE_TEMPLATE("decoder: holds the tokens it was given", Strategy, EVERY_STRATEGY) {
+  Decoder decoder(small_transformer(), Strategy{.max_seq_len = 20});
+  CHECK(decoder.kv_len() == 0);
+  CHECK(decoder.tokens().empty());
+  CHECK(decoder.max_seq_len() == 20);
+  CHECK(decoder.can_append(20));
+  CHECK_FALSE(decoder.can_append(21));
+  CHECK_FALSE(decoder.can_append(-1));
+
+  const auto tokens = random_tokens(7, 37, 1);
+  const auto logits = decoder.append(tokens);
+  CHECK(logits.size() == 37);
+  CHECK(decoder.kv_len() == 7);
+  CHECK(std::vector<TokenId>(decoder.tokens().begin(), decoder.tokens().end()) == tokens);
+  CHECK(decoder.can_append(13));
+  CHECK_FALSE(decoder.can_append(14));
+
+  const auto before = copied(logits);
+  decoder.step(3);
+  CHECK(decoder.kv_len() == 8);
+  CHECK(decoder.tokens().back() == 3);
+  decoder.truncate(7);
+  check_same_bits(copied(decoder.logits()), before);
+  check_same_bits(copied(decoder.logits()), before);
+  CHECK(decoder.kv_len() == 7);
+
+  decoder.clear();
+  CHECK(decoder.kv_len() == 0);
+  CHECK(decoder.tokens().empty());
+  check_same_bits(copied(decoder.append(tokens)), before);
+}
+
+TEST_CASE_TEMPLATE("decoder: a move takes the sequence along", Strategy, EVERY_STRATEGY) {
+  static_assert(!std::is_copy_constructible_v<Decoder<Transformer<float>, Strategy>>);
+  const auto tokens = random_tokens(5, 37, 1);
+  Decoder first(small_transformer(), Strategy{.max_seq_len = 20});
+  const auto expected = copied(first.append(tokens));
+  Decoder second(std::move(first));
+  CHECK(second.kv_len() == 5);
+  check_same_bits(copied(second.logits()), expected);
+  Decoder third(small_transformer("mqa"), Strategy{.max_seq_len = 3});
+  third = std::move(second);
+  CHECK(third.max_seq_len() == 20);
+  check_same_bits(copied(third.logits()), expected);
+}
+
+TEST_CASE_TEMPLATE("decoder: a fork takes what the original has done along", Strategy, EVERY_STRATEGY) {
+  Decoder original(small_transformer(), Strategy{.max_seq_len = 20});
+  original.append(random_tokens(5, 37, 1));
+  auto fork = original.fork();
+  CHECK(fork.kv_len() == 5);
+  CHECK(fork.max_seq_len() == 20);
+  CHECK(fork.statistics().n_tokens_run == original.statistics().n_tokens_run);
+  fork.step(3);
+  CHECK(original.kv_len() == 5);
+  CHECK(original.statistics().n_tokens_run == 5);
+}
+
+/// Calls f, which throws Error, and checks that the decoder is as before.
+template <class D, class F>
+void check_unchanged(D& decoder, ErrorCode code, const std::string& message, const F& f) {
+  const std::vector<TokenId> tokens(decoder.tokens().begin(), decoder.tokens().end());
+  const auto expected = copied(decoder.logits());
+  try {
+    f();
+    FAIL_CHECK("no error");
+  } catch (const Error& e) {
+    CHECK(e.code() == code);
+    CHECK(std::string(e.what()) == message);
+  }
+  CHECK(decoder.kv_len() == static_cast<Index>(tokens.size()));
+  CHECK(std::vector<TokenId>(decoder.tokens().begin(), decoder.tokens().end()) == tokens);
+  CHECK(decoder.cache().kv_len() <= decoder.kv_len());
+  check_same_bits(copied(decoder.logits()), expected);
+}
+
+TEST_CASE_TEMPLATE("decoder: a full cache refuses more, says so, and stays as it was", Strategy,
+                   EVERY_STRATEGY) {
+  Decoder decoder(small_transformer(), Strategy{.max_seq_len = 128});
+  const auto tokens = random_tokens(129, 37, 1);
+  decoder.append(std::span(tokens).first(100));
+  check_unchanged(decoder, ErrorCode::kCacheFull, "KV cache full: max_seq_len 128, kv_len 100, n_new 29",
+                  [&] { decoder.append(std::span(tokens).subspan(100)); });
+  decoder.append(std::span(tokens).subspan(100, 28));
+  CHECK_FALSE(decoder.can_append(1));
+  CHECK(decoder.can_append(0));
+  check_unchanged(decoder, ErrorCode::kCacheFull, "KV cache full: max_seq_len 128, kv_len 128, n_new 1",
+                  [&] { decoder.step(3); });
+  decoder.truncate(127);
+  decoder.step(3);
+  CHECK(decoder.kv_len() == 128);
+}
+
+TEST_CASE_TEMPLATE("decoder: bad tokens are refused, and nothing changes", Strategy, EVERY_STRATEGY) {
+  Decoder decoder(small_transformer(), Strategy{.max_seq_len = 20, .prefill_chunk = 2});
+  decoder.append(random_tokens(5, 37, 1));
+  for (const TokenId bad : {-1, 37, 1 << 30}) {
+    const std::string message = "token id " + std::to_string(bad) + " is outside the vocabulary of 37";
+    check_unchanged(decoder, ErrorCode::kBadArgument, message, [&] { decoder.step(bad); });
+    const TokenId last[] = {1, 2, 3, 4, bad};
+    check_unchanged(decoder, ErrorCode::kBadArgument, message, [&] { decoder.append(last); });
+  }
+  check_unchanged(decoder, ErrorCode::kBadArgument, "decoder: append needs at least one token",
+                  [&] { decoder.append({}); });
+}
+
+TEST_CASE_TEMPLATE("decoder: what cannot be truncated stays", Strategy, EVERY_STRATEGY) {
+  Decoder decoder(small_transformer(), Strategy{.max_seq_len = 20});
+  CHECK_THROWS_WITH_AS(decoder.logits(), "decoder: an empty sequence has no logits", Error);
+  decoder.append(random_tokens(5, 37, 1));
+  check_unchanged(decoder, ErrorCode::kBadArgument, "decoder: cannot truncate to 6 tokens, kv_len 5",
+                  [&] { decoder.truncate(6); });
+  check_unchanged(decoder, ErrorCode::kBadArgument, "decoder: cannot truncate to -1 tokens, kv_len 5",
+                  [&] { decoder.truncate(-1); });
+  decoder.truncate(0);
+  CHECK_THROWS_WITH_AS(decoder.logits(), "decoder: an empty sequence has no logits", Error);
+}
+
+TEST_CASE("decoder: learned positions end where they end") {
+  Decoder decoder(small_transformer("learned"), Cached<>{.max_seq_len = 5000});
+  CHECK(decoder.max_seq_len() == 320);
+  decoder.append(random_tokens(320, 37, 1));
+  CHECK_THROWS_WITH_AS(decoder.step(1), "KV cache full: max_seq_len 320, kv_len 320, n_new 1", Error);
+}
+
+/// Tries f(decoder) on a copy of the decoder for every allocation that it makes, which fails.
+/// @return how many there were
+template <class D, class F>
+Index fail_each_allocation(const D& original, const F& f) {
+  for (Index which = 0; which < 1000; ++which) {
+    D decoder = original.fork();
+    decoder.logits();
+    const std::vector<TokenId> tokens(decoder.tokens().begin(), decoder.tokens().end());
+    bool threw = false;
+    {
+      const kvdecode_test::FailingAllocation failing(which);
+      try {
+        f(decoder);
+      } catch (const std::bad_alloc&) {
+        threw = true;
+      }
+      if (!failing.has_failed()) {
+        CHECK_FALSE(threw);
+        return which;
+      }
+    }
+    CAPTURE(which);
+    CHECK(threw);
+    CHECK(std::vector<TokenId>(decoder.tokens().begin(), decoder.tokens().end()) == tokens);
+    CHECK(decoder.kv_len() == static_cast<Index>(tokens.size()));
+    D untouched = original.fork();
+    check_same_bits(copied(decoder.logits()), copied(untouched.logits()));
+    f(decoder);
+    f(untouched);
+    check_same_bits(copied(decoder.logits()), copied(untouched.logits()));
+  }
+  FAIL("allocates without end");
+  return 0;
+}
+
+TEST_CASE_TEMPLATE("decoder: an allocation that fails leaves everything as it was", Strategy,
+                   EVERY_STRATEGY) {
+  const auto tokens = random_tokens(100, 37, 1);
+  for (const Index chunk : {4, 512}) {  // small passes: the last one alone needs room for logits
+    CAPTURE(chunk);
+    Decoder decoder(small_transformer("gqa mixed_sinks"),
+                    Strategy{.max_seq_len = 320, .prefill_chunk = chunk});
+    decoder.append(random_tokens(60, 37, 2));
+    const Index n = fail_each_allocation(decoder, [&](auto& d) { d.append(tokens); });
+    if (chunk == 512 || std::is_same_v<Strategy, CachedGrowing>) CHECK(n > 0);
+  }
+}
+
+TEST_CASE_TEMPLATE("decoder: one that cannot be made or forked throws, and nothing leaks", Strategy,
+                   EVERY_STRATEGY) {
+  const auto transformer = small_transformer();
+  const auto count = [](const auto& f) {
+    for (Index which = 0; which < 1000; ++which) {
+      const kvdecode_test::FailingAllocation failing(which);
+      bool threw = false;
+      try {
+        f();
+      } catch (const std::bad_alloc&) {
+        threw = true;
+      }
+      CHECK(threw == failing.has_failed());
+      if (!threw) return which;
+    }
+    return Index{-1};
+  };
+  CHECK(count([&] { Decoder decoder(transformer, Strategy{.max_seq_len = 20}); }) > 0);
+  Decoder decoder(transformer, Strategy{.max_seq_len = 20});
+  decoder.append(random_tokens(5, 37, 1));
+  CHECK(count([&] { decoder.fork(); }) > 0);
+  CHECK(decoder.kv_len() == 5);
+}
+
+TEST_CASE_TEMPLATE("decoder: works in any scalar", S, float, double, Counting<float>, Counting<double>) {
+  const RandomModel model("gqa");
+  const Transformer<S> transformer(model.config, model.weights);
+  const auto tokens = random_tokens(5, 37, 1);
+  Decoder cached(transformer, Cached<>{});
+  Decoder recompute(transformer, Recompute<>{});
+  check_same_bits(copied(cached.append(tokens)), copied(recompute.append(tokens)));
+  static_assert(std::is_same_v<typename decltype(cached)::cache_type, GrowingCache<Native<S>>>);
+}
+
+TEST_CASE("AnyDecoder: does what the decoder in it does") {
+  const auto transformer = small_transformer();
+  const auto tokens = random_tokens(9, 37, 1);
+  using Options = DecodeOptions;
+  for (const auto strategy : {Options::Strategy::kCached, Options::Strategy::kRecompute})
+    for (const auto format :
+         {Options::CacheFormat::kNative, Options::CacheFormat::kF16, Options::CacheFormat::kBF16}) {
+      AnyDecoder<float> any = make_decoder(
+          transformer, {.strategy = strategy, .cache_format = format, .max_seq_len = 12, .prefill_chunk = 4});
+      CHECK(any.max_seq_len() == 12);
+      const auto logits = copied(any.append(tokens));
+      CHECK(any.kv_len() == 9);
+      CHECK(std::vector<TokenId>(any.tokens().begin(), any.tokens().end()) == tokens);
+      CHECK(any.can_append(3));
+      CHECK_FALSE(any.can_append(4));
+      CHECK_FALSE(any.can_append(-1));
+      CHECK(any.statistics().n_tokens_run == 9);
+      CHECK((any.statistics().cache_bytes > 0) == (strategy == Options::Strategy::kCached));
+      AnyDecoder<float> fork = any.fork();
+      any.step(5);
+      CHECK(any.kv_len() == 10);
+      CHECK(fork.kv_len() == 9);
+      check_same_bits(copied(fork.logits()), logits);
+      any.truncate(9);
+      check_same_bits(copied(any.logits()), logits);
+      any.clear();
+      CHECK(any.kv_len() == 0);
+      CHECK_THROWS_AS(any.logits(), Error);
+      any.append(tokens);
+      any = std::move(fork);
+      check_same_bits(copied(any.logits()), logits);
+      CHECK_THROWS_WITH_AS(any.append(random_tokens(4, 37, 1)),
+                           "KV cache full: max_seq_len 12, kv_len 9, n_new 4", Error);
+    }
+}
+
+TEST_CASE("AnyDecoder: takes over any decoder") {
+  AnyDecoder<double> any(
+      Decoder(small_transformer<double>(), Cached<ContiguousCache<F64, F16>>{.max_seq_len = 9}));
+  CHECK(any.max_seq_len() == 9);
+  CHECK(any.statistics().cache_bytes ==
+        ContiguousCache<F64, F16>::required_bytes(small_transformer<double>().kv_shape(), 9));
+}
+
+}  // namespace
