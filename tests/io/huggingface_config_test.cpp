@@ -127,7 +127,7 @@ TEST_CASE("parse_huggingface_config: rotary positions that are not known are ref
   using enum ErrorCode;
   for (const char* const field : {"rope_scaling", "rope_parameters"}) {
     const std::string path = std::string("config.json: ") + field;
-    for (const char* const type : {"yarn", "dynamic", "longrope", "su", "proportional", "Linear", ""})
+    for (const char* const type : {"su", "proportional", "ntk", "Linear", ""})
       check_refused(kUnsupported, {path + ".rope_type \"" + type + "\"", "not supported"},
                     with(field, {{"rope_type", type}, {"factor", 2.0}}));
     check_refused(kUnsupported,

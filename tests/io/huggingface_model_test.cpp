@@ -8,7 +8,6 @@
 #include <cstdint>
 #include <cstring>
 #include <filesystem>
-#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -16,8 +15,11 @@
 #include <vector>
 
 #include "support.hpp"
+#include "variant.hpp"
 
 using io_test::check_error;
+using io_test::kGolden;
+using io_test::Variant;
 using kvdecode::ErrorCode;
 using kvdecode::FormatId;
 using kvdecode::Index;
@@ -33,8 +35,6 @@ using kvdecode::VectorView;
 using nlohmann::json;
 
 namespace {
-
-const std::filesystem::path kGolden = std::filesystem::path(KVDECODE_TEST_DATA_DIR) / "golden";
 
 bool same_bytes(const MatrixView& view, const SafetensorsTensor& tensor) {
   return !view.empty() && !view.transposed && tensor.shape == std::vector<Index>{view.rows, view.cols} &&
@@ -85,54 +85,6 @@ void check_weights(const LoadedModel& model, const SafetensorsFile& file, bool a
     check_linear(w.w_down, "mlp.down_proj", mlp_bias);
   }
 }
-
-/// A golden model in a folder of its own, with its tensors and config open to change.
-class Variant {
- public:
-  explicit Variant(const char* name)
-      : original_(kGolden / name / "model.safetensors"),
-        config(json::parse(io_test::read_text(kGolden / name / "config.json"))),
-        tensors(original_.tensors().begin(), original_.tensors().end()) {}
-
-  SafetensorsTensor& tensor(std::string_view name) {
-    const auto found = std::find_if(tensors.begin(), tensors.end(),
-                                    [&](const SafetensorsTensor& tensor) { return tensor.name == name; });
-    REQUIRE(found != tensors.end());
-    return *found;
-  }
-  void remove(std::string_view name) {
-    std::erase_if(tensors, [&](const SafetensorsTensor& tensor) { return tensor.name == name; });
-  }
-  void write_config() const { folder.write("config.json", config.dump()); }
-  LoadedModel load() const {
-    write_config();
-    kvdecode::write_safetensors(folder.path() / "model.safetensors", tensors);
-    return load_huggingface_model(folder.path());
-  }
-  /// Writes the tensors in two shards, the first with those that `is_first` names, and an index.
-  void write_shards(const std::function<bool(const std::string&)>& is_first) {
-    write_config();
-    std::vector<SafetensorsTensor> shards[2];
-    for (const SafetensorsTensor& tensor : tensors) {
-      shards[is_first(tensor.name) ? 0 : 1].push_back(tensor);
-      index["weight_map"][tensor.name] =
-          is_first(tensor.name) ? "model-1.safetensors" : "model-2.safetensors";
-    }
-    kvdecode::write_safetensors(folder.path() / "model-1.safetensors", shards[0]);
-    kvdecode::write_safetensors(folder.path() / "model-2.safetensors", shards[1]);
-    write_index();
-  }
-  void write_index() const { folder.write("model.safetensors.index.json", index.dump()); }
-
- private:
-  SafetensorsFile original_;
-
- public:
-  io_test::TemporaryFolder folder;
-  json config;
-  json index = {{"metadata", {{"total_size", 1}}}};
-  std::vector<SafetensorsTensor> tensors;
-};
 
 bool is_first_layer(const std::string& name) { return name.find(".0.") != std::string::npos; }
 

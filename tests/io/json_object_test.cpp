@@ -42,6 +42,36 @@ TEST_CASE("JsonObject: fields are read by name and type, null counts as absent")
   CHECK(!fields.contains("absent"));
 }
 
+TEST_CASE("JsonObject: numbers from 0 on, and lists") {
+  const json value = json::parse(
+      R"({"zero":0,"half":0.5,"minus":-1,"numbers":[1,0.5],"words":["a",""],"none":[],"mixed":[1,"a"],"n":null})");
+  JsonObject fields(value, "config.json");
+  CHECK(fields.as_natural("zero") == 0);
+  CHECK(!fields.as_natural("n"));
+  CHECK(!fields.as_positive_integer("absent"));
+  CHECK(fields.as_number("zero") == 0.0);
+  CHECK(fields.as_number("half") == 0.5);
+  CHECK(!fields.as_number("n"));
+  CHECK(fields.as_positive_numbers("numbers") == std::vector<double>{1.0, 0.5});
+  CHECK(fields.as_positive_numbers("none") == std::vector<double>{});
+  CHECK(!fields.as_positive_numbers("n"));
+  CHECK(fields.as_strings("words") == std::vector<std::string>{"a", ""});
+  CHECK(!fields.as_strings("absent"));
+  const auto refused = [](std::string_view words, const auto& f) {
+    check_error(ErrorCode::kBadFile, {"config.json: ", words}, f);
+  };
+  refused("minus must be an integer of at least 0, got -1", [&] { fields.as_natural("minus"); });
+  refused("half must be an integer of at least 0, got 0.5", [&] { fields.as_natural("half"); });
+  refused("minus must be a number of at least 0, got -1", [&] { fields.as_number("minus"); });
+  refused("words must be a number of at least 0, got a list", [&] { fields.as_number("words"); });
+  refused("half must be a list of positive numbers, got 0.5", [&] { fields.as_positive_numbers("half"); });
+  refused("mixed must be a list of positive numbers, got \"a\"",
+          [&] { fields.as_positive_numbers("mixed"); });
+  refused("half must be a list of strings, got 0.5", [&] { fields.as_strings("half"); });
+  refused("mixed must be a list of strings, got 1", [&] { fields.as_strings("mixed"); });
+  CHECK(fields.unread().empty());
+}
+
 TEST_CASE("JsonObject: knows which fields nobody read, null aside") {
   const json value = json::parse(R"({"b":1,"a":2,"c":3,"n":null})");
   JsonObject fields(value, "config.json");

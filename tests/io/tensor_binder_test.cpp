@@ -43,6 +43,45 @@ TensorBinder small_binder() {
 
 }  // namespace
 
+TEST_CASE("TensorBinder: a transposed matrix, one matrix of many, a norm") {
+  const SafetensorsFile file = file_of(R"({"m":{"dtype":"BF16","shape":[3,2],"data_offsets":[0,12]},)"
+                                       R"("n.bias":{"dtype":"F16","shape":[2],"data_offsets":[12,16]},)"
+                                       R"("n.weight":{"dtype":"F16","shape":[2],"data_offsets":[16,20]},)"
+                                       R"("s":{"dtype":"F16","shape":[2,1,3],"data_offsets":[20,32]}})",
+                                       32, "file.safetensors");
+  TensorBinder tensors("the model");
+  tensors.add(file);
+  const kvdecode::MatrixView m = tensors.transposed("m", 2, 3);
+  CHECK(m.transposed);
+  CHECK(m.rows == 2);
+  CHECK(m.cols == 3);
+  CHECK(m.stride == 4);
+  CHECK(m.data == file.tensor("m").bytes.data());
+  check_error(ErrorCode::kMismatch, {"\"m\" has shape [3, 2], expected [2, 3]"},
+              [&] { tensors.transposed("m", 3, 2); });
+  for (kvdecode::Index i = 0; i < 2; ++i) {
+    const kvdecode::MatrixView s = tensors.matrix_of("s", i, 2, 1, 3);
+    CHECK(!s.transposed);
+    CHECK(s.rows == 1);
+    CHECK(s.cols == 3);
+    CHECK(s.stride == 6);
+    CHECK(s.data == file.tensor("s").bytes.data() + 6 * i);
+  }
+  check_error(ErrorCode::kMismatch, {"\"s\" has shape [2, 1, 3], expected [3, 1, 2]"},
+              [&] { tensors.matrix_of("s", 0, 3, 1, 2); });
+  CHECK(tensors.norm("n", 2, false).bias.empty());
+  const kvdecode::NormWeights norm = tensors.norm("n", 2, true);
+  CHECK(norm.weight.data == file.tensor("n.weight").bytes.data());
+  CHECK(norm.bias.data == file.tensor("n.bias").bytes.data());
+  CHECK(norm.bias.size == 2);
+  check_error(ErrorCode::kMismatch, {"\"m.weight\" is missing"}, [&] { tensors.norm("m", 2, true); });
+  Weights weights;
+  LoadReport report;
+  tensors.finish(weights, report);
+  CHECK(report.n_tensors == 4);
+  CHECK(report.n_parameters == 16);
+}
+
 TEST_CASE("TensorBinder: hands out views of the bytes in the file") {
   const SafetensorsFile file = small_file();
   TensorBinder tensors("the model");

@@ -4,14 +4,29 @@
 #pragma once
 
 #include <kvdecode/io/architectures/architecture.hpp>
+#include <kvdecode/io/architectures/gemma.hpp>
+#include <kvdecode/io/architectures/gemma2.hpp>
+#include <kvdecode/io/architectures/gemma3.hpp>
+#include <kvdecode/io/architectures/gpt2.hpp>
 #include <kvdecode/io/architectures/llama.hpp>
+#include <kvdecode/io/architectures/mistral.hpp>
+#include <kvdecode/io/architectures/mixtral.hpp>
+#include <kvdecode/io/architectures/olmo2.hpp>
+#include <kvdecode/io/architectures/phi3.hpp>
+#include <kvdecode/io/architectures/qwen2.hpp>
+#include <kvdecode/io/architectures/qwen3.hpp>
+#include <kvdecode/io/architectures/qwen3_moe.hpp>
+#include <kvdecode/io/architectures/stablelm.hpp>
 
 #include <string_view>
 
 namespace kvdecode::inline KVDECODE_ABI {
 
 inline constexpr HuggingFaceArchitecture kHuggingFaceArchitectures[] = {
-    kLlamaArchitecture,
+    kLlamaArchitecture,  kMistralArchitecture,  kMixtralArchitecture,  kQwen2Architecture,
+    kQwen3Architecture,  kQwen3MoeArchitecture, kGemmaArchitecture,    kGemma2Architecture,
+    kGemma3Architecture, kPhi3Architecture,     kStableLmArchitecture, kOlmo2Architecture,
+    kGpt2Architecture,
 };
 
 /// The family of that name ("LlamaForCausalLM"); nullptr if there is none.

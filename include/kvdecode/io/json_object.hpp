@@ -51,6 +51,13 @@ class JsonObject {
   Index positive_integer(std::string_view name, Index fallback) {
     return as_positive_integer(name).value_or(fallback);
   }
+  std::optional<Index> as_positive_integer(std::string_view name) {
+    return as_integer(name, 1, "must be a positive integer");
+  }
+  /// An integer of at least 0.
+  std::optional<Index> as_natural(std::string_view name) {
+    return as_integer(name, 0, "must be an integer of at least 0");
+  }
   double positive_number(std::string_view name) {
     return required(as_positive_number(name), name, "a positive number");
   }
@@ -58,12 +65,28 @@ class JsonObject {
     return as_positive_number(name).value_or(fallback);
   }
   std::optional<double> as_positive_number(std::string_view name) {
+    const std::optional<double> number = as_number(name, "must be a positive number");
+    if (number && *number == 0.0) [[unlikely]]
+      fail(name, "must be a positive number", *find(name));
+    return number;
+  }
+  /// A number of at least 0.
+  std::optional<double> as_number(std::string_view name) {
+    return as_number(name, "must be a number of at least 0");
+  }
+  /// A list of positive numbers. None if the field is absent.
+  std::optional<std::vector<double>> as_positive_numbers(std::string_view name) {
     const nlohmann::json* const value = find(name);
     if (value == nullptr) return std::nullopt;
-    const double number = value->is_number() ? value->get<double>() : 0.0;
-    if (!(number > 0.0) || !std::isfinite(number)) [[unlikely]]
-      fail(name, "must be a positive number", *value);
-    return number;
+    if (!value->is_array()) [[unlikely]]
+      fail(name, "must be a list of positive numbers", *value);
+    std::vector<double> numbers;
+    for (const nlohmann::json& item : *value) {
+      numbers.push_back(item.is_number() ? item.get<double>() : 0.0);
+      if (!(numbers.back() > 0.0) || !std::isfinite(numbers.back())) [[unlikely]]
+        fail(name, "must be a list of positive numbers", item);
+    }
+    return numbers;
   }
   bool boolean(std::string_view name, bool fallback) {
     const nlohmann::json* const value = find(name);
@@ -81,6 +104,20 @@ class JsonObject {
   }
   std::string string(std::string_view name, std::string_view fallback) {
     return as_string(name).value_or(std::string(fallback));
+  }
+  /// A list of strings. None if the field is absent.
+  std::optional<std::vector<std::string>> as_strings(std::string_view name) {
+    const nlohmann::json* const value = find(name);
+    if (value == nullptr) return std::nullopt;
+    if (!value->is_array()) [[unlikely]]
+      fail(name, "must be a list of strings", *value);
+    std::vector<std::string> strings;
+    for (const nlohmann::json& item : *value) {
+      if (!item.is_string()) [[unlikely]]
+        fail(name, "must be a list of strings", item);
+      strings.push_back(item.get<std::string>());
+    }
+    return strings;
   }
   std::optional<JsonObject> as_object(std::string_view name) {
     const nlohmann::json* const value = find(name);
@@ -120,14 +157,22 @@ class JsonObject {
   std::string name_of(std::string_view name) const { return path_ + std::string(name); }
 
  private:
-  std::optional<Index> as_positive_integer(std::string_view name) {
+  std::optional<Index> as_integer(std::string_view name, std::uint64_t least, std::string_view expected) {
     const nlohmann::json* const value = find(name);
     if (value == nullptr) return std::nullopt;
     constexpr auto kMax = static_cast<std::uint64_t>(std::numeric_limits<Index>::max());
-    if (!value->is_number_unsigned() || value->get<std::uint64_t>() == 0 ||
+    if (!value->is_number_unsigned() || value->get<std::uint64_t>() < least ||
         value->get<std::uint64_t>() > kMax) [[unlikely]]
-      fail(name, "must be a positive integer", *value);
+      fail(name, expected, *value);
     return static_cast<Index>(value->get<std::uint64_t>());
+  }
+  std::optional<double> as_number(std::string_view name, std::string_view expected) {
+    const nlohmann::json* const value = find(name);
+    if (value == nullptr) return std::nullopt;
+    const double number = value->is_number() ? value->get<double>() : -1.0;
+    if (!(number >= 0.0) || !std::isfinite(number)) [[unlikely]]
+      fail(name, expected, *value);
+    return number;
   }
   template <class T>
   T required(std::optional<T> value, std::string_view name, std::string_view expected) const {

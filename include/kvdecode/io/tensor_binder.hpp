@@ -50,6 +50,21 @@ class TensorBinder {
     const Index row_bytes = static_cast<Index>(tensor->bytes.size()) / rows;
     return {format, tensor->bytes.data(), rows, cols, row_bytes, false};
   }
+  /// The same, of a tensor that holds W^T: [cols, rows].
+  /// @throws as matrix()
+  MatrixView transposed(std::string_view name, Index rows, Index cols) {
+    MatrixView w = matrix(name, cols, rows);
+    std::swap(w.rows, w.cols);
+    w.transposed = true;
+    return w;
+  }
+  /// Matrix i of a tensor of n: [n, rows, cols].
+  /// @throws as matrix()
+  MatrixView matrix_of(std::string_view name, Index i, Index n, Index rows, Index cols) {
+    const auto [tensor, format] = use(name, std::array{n, rows, cols});
+    const Index row_bytes = static_cast<Index>(tensor->bytes.size()) / (n * rows);
+    return {format, tensor->bytes.data() + i * rows * row_bytes, rows, cols, row_bytes, false};
+  }
   /// @throws as matrix()
   VectorView vector(std::string_view name, Index size) {
     const auto [tensor, format] = use(name, std::array{size});
@@ -61,6 +76,14 @@ class TensorBinder {
     LinearWeights weights;
     weights.matrix = matrix(name + ".weight", d_out, d_in);
     if (has_bias) weights.bias = vector(name + ".bias", d_out);
+    return weights;
+  }
+  /// `name`.weight and, if the norm has one, `name`.bias, both of [size].
+  /// @throws as matrix()
+  NormWeights norm(const std::string& name, Index size, bool has_bias) {
+    NormWeights weights;
+    weights.weight = vector(name + ".weight", size);
+    if (has_bias) weights.bias = vector(name + ".bias", size);
     return weights;
   }
   /// The head `name` of a model that ties it to the token embedding: files may repeat it, as long as it is

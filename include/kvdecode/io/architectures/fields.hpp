@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: MIT
-// <kvdecode/io/architectures/fields.hpp> - fields of config.json that many families share: activations,
-// rotary positions as transformers 4 and 5 write them, and what is known not to change what a model computes.
+// <kvdecode/io/architectures/fields.hpp> - fields of config.json that many families share: sizes, activations,
+// attention windows, and what is known not to change what a model computes.
 #pragma once
 
 #include <kvdecode/io/architectures/architecture.hpp>
 #include <kvdecode/io/json_object.hpp>
 
 #include <kvdecode/core/error.hpp>
+#include <kvdecode/core/types.hpp>
 #include <kvdecode/model/config.hpp>
 
+#include <algorithm>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -86,6 +88,11 @@ inline constexpr NeutralField kNeutralFields[] = {
     {"tie_encoder_decoder", "false"}, {"use_bidirectional_attention", "false"},
 };
 
+// In families whose heads turn as a whole.
+inline constexpr NeutralField kWholeHeadFields[] = {
+    {"partial_rotary_factor", "1.0"},
+};
+
 /// The activation that transformers calls so.
 /// @throws Error kUnsupported
 inline Activation read_activation(JsonObject& fields, std::string_view field, std::string_view fallback) {
@@ -109,44 +116,95 @@ std::optional<T> same_of(const JsonObject& fields, std::string_view name_a, cons
   return a ? a : b;
 }
 
-/// Rotary positions: rope_theta and rope_scaling (transformers 4) or rope_parameters (5), which holds both.
-/// @throws Error kUnsupported, naming what is not known
-inline void read_rotary(JsonObject& fields, RotaryConfig& rotary) {
-  std::optional<JsonObject> scaling = fields.as_object("rope_scaling");
-  std::optional<JsonObject> parameters = fields.as_object("rope_parameters");
-  if (scaling && !scaling->empty() && parameters && !parameters->empty()) [[unlikely]]
-    raise(ErrorCode::kUnsupported, fields.source(),
-          ": rope_scaling and rope_parameters are both there; transformers 4 and 5 would not agree");
-  JsonObject* const rope = parameters && !parameters->empty() ? &*parameters : scaling ? &*scaling : nullptr;
-  std::optional<double> theta = fields.as_positive_number("rope_theta");
-  if (rope != nullptr) {
-    theta = same_of(fields, "rope_theta", theta, rope->name_of("rope_theta"),
-                    rope->as_positive_number("rope_theta"));
-    const std::string type = same_of(fields, rope->name_of("rope_type"), rope->as_string("rope_type"),
-                                     rope->name_of("type"), rope->as_string("type"))
-                                 .value_or("default");
-    if (type == "linear") {
-      rotary.scaling.kind = RotaryScalingKind::kLinear;
-      rotary.scaling.factor = rope->positive_number("factor");
-    } else if (type == "llama3") {
-      rotary.scaling.kind = RotaryScalingKind::kLlama3;
-      rotary.scaling.factor = rope->positive_number("factor");
-      rotary.scaling.low_freq_factor = rope->positive_number("low_freq_factor");
-      rotary.scaling.high_freq_factor = rope->positive_number("high_freq_factor");
-      rotary.scaling.original_max_seq_len = rope->positive_integer("original_max_position_embeddings");
-    } else if (type != "default") {
-      raise(ErrorCode::kUnsupported, fields.source(), ": ", rope->name_of("rope_type"), " ", in_quotes(type),
-            " is not supported, only default, linear and llama3 are");
-    }
-    if (rope->as_positive_number("partial_rotary_factor").value_or(1.0) != 1.0) [[unlikely]]
-      raise(ErrorCode::kUnsupported, fields.source(), ": ", rope->name_of("partial_rotary_factor"),
-            " other than 1 is not supported for this architecture");
-    if (const std::vector<std::string> unread = rope->unread(); !unread.empty()) [[unlikely]]
-      raise(ErrorCode::kUnsupported, fields.source(), ": the field ",
-            in_quotes(rope->name_of(unread.front())), " is not known to rotary scaling ", in_quotes(type),
-            " and might change the result");
+/// What a family takes where its config is silent. Fields that are null count as derived.
+struct DecoderDefaults {
+  Index n_kv_heads = 0;  // 0: as many as heads
+  Index head_dim = 0;    // 0: hidden_size / num_attention_heads
+  Index max_seq_len = 2048;
+  std::string_view norm_eps_field = "rms_norm_eps";
+  double norm_eps = 1e-6;
+  std::string_view activation = "silu";
+  bool tied_head = false;
+};
+
+/// Sizes, norm, activation and head, as Llama calls them and most others. Sizes have to be there.
+inline void read_decoder(JsonObject& fields, const DecoderDefaults& defaults, ModelConfig& model) {
+  const auto size_or = [&](std::string_view name, Index absent) {
+    return fields.contains(name) ? fields.positive_integer(name, 0) : absent;
+  };
+  model.vocab_size = fields.positive_integer("vocab_size");
+  model.d_model = fields.positive_integer("hidden_size");
+  model.d_ff = fields.positive_integer("intermediate_size");
+  model.n_layers = fields.positive_integer("num_hidden_layers");
+  model.n_heads = fields.positive_integer("num_attention_heads");
+  model.n_kv_heads = size_or("num_key_value_heads", defaults.n_kv_heads);
+  if (model.n_kv_heads == 0) model.n_kv_heads = model.n_heads;
+  model.head_dim = size_or("head_dim", defaults.head_dim);
+  if (model.head_dim == 0) {
+    if (model.d_model % model.n_heads != 0) [[unlikely]]
+      raise(ErrorCode::kBadFile, fields.source(), ": hidden_size ", model.d_model,
+            " is not a multiple of num_attention_heads ", model.n_heads, ", and there is no head_dim");
+    model.head_dim = model.d_model / model.n_heads;
   }
-  rotary.theta = theta.value_or(rotary.theta);
+  model.max_seq_len = fields.positive_integer("max_position_embeddings", defaults.max_seq_len);
+  model.norm_eps = fields.positive_number(defaults.norm_eps_field, defaults.norm_eps);
+  model.activation = read_activation(fields, "hidden_act", defaults.activation);
+  model.tied_head = fields.boolean("tie_word_embeddings", defaults.tied_head);
+}
+
+/// Before anything with one entry a layer is made: a few bytes of config must not ask for much memory.
+inline void require_few_layers(const JsonObject& fields, const ModelConfig& model) {
+  constexpr Index kMax = 4096;
+  if (model.n_layers > kMax) [[unlikely]]
+    raise(ErrorCode::kBadFile, fields.source(), ": num_hidden_layers ", model.n_layers,
+          " is beyond any model whose layers differ (", kMax, ")");
+}
+
+/// Which layers see a window only: those that layer_types calls so or, without it, those that
+/// is_sliding(layer) names. `window` is what the config has for them.
+template <class IsSliding>
+std::vector<bool> read_sliding_layers(JsonObject& fields, const ModelConfig& model,
+                                      const std::optional<Index>& window, IsSliding&& is_sliding) {
+  require_few_layers(fields, model);
+  std::vector<bool> sliding;
+  if (const auto types = fields.as_strings("layer_types"); types) {
+    if (static_cast<Index>(types->size()) != model.n_layers) [[unlikely]]
+      raise(ErrorCode::kBadFile, fields.source(), ": layer_types has ", types->size(), " entries for ",
+            model.n_layers, " layers");
+    for (const std::string& type : *types) {
+      if (type != "sliding_attention" && type != "full_attention") [[unlikely]]
+        raise(ErrorCode::kUnsupported, fields.source(), ": layer_types: ", in_quotes(type),
+              " is not supported, only full_attention and sliding_attention are");
+      sliding.push_back(type == "sliding_attention");
+    }
+  } else {
+    for (Index layer = 0; layer < model.n_layers; ++layer) sliding.push_back(is_sliding(layer));
+  }
+  if (!window && std::find(sliding.begin(), sliding.end(), true) != sliding.end()) [[unlikely]]
+    raise(ErrorCode::kBadFile, fields.source(),
+          ": there are layers of sliding_attention, but no sliding_window is in use");
+  return sliding;
+}
+
+/// The spans of such layers. None at all if no layer slides.
+inline void set_spans(const std::vector<bool>& sliding, const std::optional<Index>& window,
+                      ModelConfig& model) {
+  model.spans.clear();
+  if (std::find(sliding.begin(), sliding.end(), true) == sliding.end()) return;
+  for (const bool slides : sliding) model.spans.push_back({slides ? *window : 0, 0, 0});
+}
+
+/// sliding_window, where null is none and `absent` what the family takes if there is no such field.
+inline std::optional<Index> window_of(JsonObject& fields, std::optional<Index> absent) {
+  return fields.contains("sliding_window") ? fields.as_positive_integer("sliding_window") : absent;
+}
+
+/// The window of a family that has it in every layer.
+inline void read_window(JsonObject& fields, std::optional<Index> absent, ModelConfig& model) {
+  const std::optional<Index> window = window_of(fields, absent);
+  if (!window) return;
+  require_few_layers(fields, model);
+  model.spans.assign(static_cast<std::size_t>(model.n_layers), {*window, 0, 0});
 }
 
 }  // namespace detail
