@@ -37,12 +37,19 @@ KVDECODE_INLINE Bytes bit_field(Bytes v, int shift, std::uint8_t mask) {
 
 /// Bit j of `bits` as byte j: `set` where it is one, else 0.
 KVDECODE_INLINE Bytes spread_bits(std::uint16_t bits, std::uint8_t set) {
+  const Bytes bit = {1, 2, 4, 8, 16, 32, 64, 128, 1, 2, 4, 8, 16, 32, 64, 128};
+#if defined(EIGEN_VECTORIZE) && defined(__SSSE3__)
+  const __m128i places = _mm_set_epi64x(0x0101010101010101, 0);
+  const __m128i mask = reinterpret_cast<__m128i>(bit);
+  const __m128i bytes = _mm_and_si128(_mm_shuffle_epi8(_mm_cvtsi32_si128(bits), places), mask);
+  return reinterpret_cast<Bytes>(_mm_cmpeq_epi8(bytes, mask)) & set;
+#else
   constexpr std::uint64_t ones = 0x0101010101010101u;
   const std::uint64_t halves[2] = {(bits & 0xffu) * ones, static_cast<std::uint64_t>(bits >> 8) * ones};
   Bytes v;
   std::memcpy(&v, halves, sizeof v);
-  const Bytes bit = {1, 2, 4, 8, 16, 32, 64, 128, 1, 2, 4, 8, 16, 32, 64, 128};
   return reinterpret_cast<Bytes>((v & bit) == bit) & set;
+#endif
 }
 
 /// table[b] for each byte b. @pre b < 16
