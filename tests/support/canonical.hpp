@@ -49,9 +49,10 @@ T canonical_sum(const T* a, Index n) {
 /// @param sees        which positions the query sees
 /// @param query       position -> the query as it meets that position's key, [k_dim]
 /// @param key, value  position -> its row, [k_dim], [v_dim]
+/// @param cap         soft cap of the scores; 0: none
 template <class T, class Sees, class Query, class Key, class Value>
 std::vector<T> canonical_attention(Index n, Index k_dim, Index v_dim, T scale, const Sees& sees,
-                                   const Query& query, const Key& key, const Value& value) {
+                                   const Query& query, const Key& key, const Value& value, T cap = T(0)) {
   bool is_empty = true;
   T M{};
   T L{};
@@ -62,7 +63,8 @@ std::vector<T> canonical_attention(Index n, Index k_dim, Index v_dim, T scale, c
     for (Index j = tile; j < tile + 256 && j < n; ++j) {
       if (!sees(j)) continue;
       seen.push_back(j);
-      s.push_back(rounded_product(scale, canonical_dot(query(j), key(j), k_dim)));
+      const T score = rounded_product(scale, canonical_dot(query(j), key(j), k_dim));
+      s.push_back(cap > T(0) ? rounded_product(cap, kvdecode::tanh(score / cap)) : score);
     }
     if (seen.empty()) continue;
     T m = s[0];

@@ -34,13 +34,21 @@ std::vector<std::vector<S>> forward(const Transformer<S>& transformer, Workspace
   return copied(transformer.forward(workspace, exec, Segment<Cache>{&cache, tokens, rows}));
 }
 
-/// Logits after every token, from an empty cache, in one call.
+/// Logits after every token, from an empty cache: in one call or, where angles depend on the length of the sequence,
+/// in one call a token.
 template <class S, class Cache = kvdecode::ContiguousCache<kvdecode::Native<S>>>
 std::vector<std::vector<S>> all_logits(const Transformer<S>& transformer, std::span<const TokenId> tokens,
                                        ExecutorRef exec = {}) {
   Workspace<S> workspace;
   Cache cache(transformer.kv_shape(), static_cast<Index>(tokens.size()));
-  return forward(transformer, workspace, cache, tokens, Rows::kAll, exec);
+  if (transformer.config().rotary_epoch(static_cast<Index>(tokens.size())) == 0)
+    return forward(transformer, workspace, cache, tokens, Rows::kAll, exec);
+  std::vector<std::vector<S>> rows;
+  for (std::size_t n = 1; n <= tokens.size(); ++n) {
+    cache.clear(transformer.config().rotary_epoch(static_cast<Index>(n)));
+    rows.push_back(forward(transformer, workspace, cache, tokens.first(n), Rows::kLast, exec)[0]);
+  }
+  return rows;
 }
 
 /// The rows one after another, to be compared bit by bit.

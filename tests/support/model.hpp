@@ -53,19 +53,33 @@ inline ModelConfig small_config() {
 ///   silu gelu gelu_tanh relu relu2
 ///   gated plain                                  feed-forward
 ///   sequential parallel shared                   residual; shared: one norm for both branches
+///   pre_norms post_norms both_norms              norms before and after the branches; the last two: sequential only
+///   no_offset norm_offset                        norms are stored as they are, or less one
 ///   rotary learned no_positions
 ///   halves interleaved                           rotary pairs
 ///   whole partial                                rotary dimension; partial: about half of head_dim
-///   unscaled linear llama3                       rotary scaling
+///   unscaled linear llama3 yarn dynamic longrope divisors
+///       rotary scaling, after all words on heads and rotary dimension; beyond 9 positions the angles of dynamic and
+///       longrope depend on the length
+///   alike own_angles half_turned
+///       rotary positions of the layers, after all words on them: all alike; odd layers unscaled with another theta;
+///       odd layers not turned at all
 ///   untied tied                                  head
 ///   full sliding sinks sinks_within chunk mixed mixed_sinks
 ///       spans: everything; window 5; window 6 and 2 sinks at their true distance, or within the window;
 ///       chunks of 4; the layers in turn {window 5, everything}, {everything, window 6 and 2 sinks within}
 ///   default_scale scale                          attention_scale 0 or 0.3
+///   no_qk_norm head_norms whole_norms            norms of queries and keys: of each head, of all together
+///   uncapped capped                              soft caps of scores and logits
+///   plain_embedding scaled_embedding
+///   dense experts raw_experts some_experts
+///       feed-forward; 2 of 5 experts; 3 of 4, their probabilities as they are; 2 of 5 in odd layers only
 inline void set_switch(ModelConfig& config, std::string_view word) {
   using kvdecode::Activation;
   using kvdecode::NormKind;
+  using kvdecode::NormPlacement;
   using kvdecode::PositionKind;
+  using kvdecode::QkNormKind;
   using kvdecode::ResidualKind;
   using kvdecode::RotaryPairs;
   using kvdecode::RotaryScalingKind;
@@ -80,6 +94,24 @@ inline void set_switch(ModelConfig& config, std::string_view word) {
     for (Index layer = 0; layer < config.n_layers; ++layer)
       config.spans.push_back(layer % 2 == 0 ? even : odd);
     config.sink_rotation = rotation;
+  };
+  const auto factors = [&](double first, double ratio) {  // one a rotary pair
+    std::vector<double> result;
+    for (Index i = 0; i < config.rotary_dim() / 2; ++i)
+      result.push_back(i == 0 ? first : ratio * result.back());
+    return result;
+  };
+  const auto odd_layers_turn = [&](const kvdecode::RotaryConfig& odd) {
+    config.layer_rotary.clear();
+    for (Index layer = 0; layer < config.n_layers; ++layer)
+      config.layer_rotary.push_back(layer % 2 == 0 ? config.rotary : odd);
+  };
+  const auto experts = [&](Index n, Index n_used, Index d_expert, bool normalize) {
+    config.n_experts = n;
+    config.n_experts_used = n_used;
+    config.d_expert = d_expert;
+    config.normalize_expert_weights = normalize;
+    config.has_experts.clear();
   };
   constexpr AttentionSpan kFull{};
   constexpr AttentionSpan kSliding{.window = 5};
@@ -121,6 +153,52 @@ inline void set_switch(ModelConfig& config, std::string_view word) {
                                          .low_freq_factor = 1.0,
                                          .high_freq_factor = 4.0,
                                          .original_max_seq_len = 96});
+  if (word == "yarn")
+    return void(config.rotary.scaling = {.kind = RotaryScalingKind::kYarn,
+                                         .factor = 4.0,
+                                         .original_max_seq_len = 96,
+                                         .beta_fast = 8.0,
+                                         .magnitude = 1.25});
+  if (word == "dynamic")
+    return void(config.rotary.scaling = {
+                    .kind = RotaryScalingKind::kDynamic, .factor = 2.0, .original_max_seq_len = 9});
+  if (word == "longrope")
+    return void(config.rotary.scaling = {.kind = RotaryScalingKind::kLongrope,
+                                         .original_max_seq_len = 9,
+                                         .magnitude = 1.125,
+                                         .short_factors = factors(1.0, 1.25),
+                                         .long_factors = factors(1.5, 2.0)});
+  if (word == "divisors")
+    return void(
+        config.rotary.scaling = {.kind = RotaryScalingKind::kDivisors, .short_factors = factors(1.25, 3.0)});
+  if (word == "alike") return config.layer_rotary.clear();
+  if (word == "own_angles")
+    return odd_layers_turn({.dim = config.rotary.dim, .theta = 50.0, .pairs = config.rotary.pairs});
+  if (word == "half_turned") return odd_layers_turn({.enabled = false});
+  if (word == "pre_norms") return void(config.norm_placement = NormPlacement::kPre);
+  if (word == "post_norms") return void(config.norm_placement = NormPlacement::kPost);
+  if (word == "both_norms") return void(config.norm_placement = NormPlacement::kBoth);
+  if (word == "no_offset") return void(config.norm_weight_offset = 0.0);
+  if (word == "norm_offset") return void(config.norm_weight_offset = 1.0);
+  if (word == "no_qk_norm") return void(config.qk_norm = QkNormKind::kNone);
+  if (word == "head_norms") return void(config.qk_norm = QkNormKind::kPerHead);
+  if (word == "whole_norms") return void(config.qk_norm = QkNormKind::kWhole);
+  if (word == "uncapped") return void(config.attention_soft_cap = config.logit_soft_cap = 0.0);
+  if (word == "capped") {
+    config.attention_soft_cap = 0.75;
+    config.logit_soft_cap = 2.5;
+    return;
+  }
+  if (word == "plain_embedding") return void(config.embedding_scale = 1.0);
+  if (word == "scaled_embedding") return void(config.embedding_scale = 5.65);
+  if (word == "dense") return experts(0, 0, 0, true);
+  if (word == "experts") return experts(5, 2, 20, true);
+  if (word == "raw_experts") return experts(4, 3, 60, false);
+  if (word == "some_experts") {
+    experts(5, 2, 28, true);
+    for (Index layer = 0; layer < config.n_layers; ++layer) config.has_experts.push_back(layer % 2 != 0);
+    return;
+  }
   if (word == "untied") return void(config.tied_head = false);
   if (word == "tied") return void(config.tied_head = true);
   if (word == "full") return spans(kFull, kFull, SinkRotation::kAbsolute);
@@ -147,45 +225,67 @@ inline ModelConfig config_of(std::string_view words) {
 }
 
 /// Configs, as words for config_of(), in which every two settings of different switches occur together at
-/// least once (unless they exclude each other). Settings of small_config() are left out.
+/// least once (unless they exclude each other; linear and divisors count as one setting, so do llama3 and yarn, and
+/// dynamic and longrope). Settings of small_config() are left out.
 inline constexpr std::string_view kSmallConfigs[] = {
     "gqa",
-    "hd5 layer_norm gelu_tanh plain shared interleaved partial linear scale",
-    "hd16 gelu parallel interleaved llama3 tied scale",
-    "mqa plain parallel partial scale",
-    "mha hd5 gelu plain parallel partial linear tied sliding",
-    "hd12 relu parallel partial tied sliding",
-    "mqa hd16 layer_norm relu2 interleaved llama3 tied sliding",
-    "hd12 layer_norm relu2 plain shared linear tied sinks scale",
-    "hd16 layer_norm gelu_tanh plain shared interleaved partial llama3 sinks",
-    "mqa hd5 relu plain interleaved partial sinks",
-    "mha gelu_tanh interleaved sinks_within",
-    "hd5 plain partial linear sinks_within",
-    "mqa hd12 layer_norm relu2 plain parallel partial llama3 sinks_within scale",
-    "hd5 relu2 plain interleaved partial chunk scale",
-    "shared interleaved llama3 tied chunk",
-    "mqa hd12 layer_norm relu plain parallel linear chunk scale",
-    "mha relu shared interleaved partial llama3 mixed",
-    "relu2 plain shared interleaved partial linear mixed scale",
-    "hd16 layer_norm plain mixed scale",
-    "mha hd5 partial llama3 mixed_sinks scale",
-    "mha hd16 layer_norm gelu_tanh parallel linear tied mixed_sinks scale",
-    "mqa hd12 gelu shared interleaved partial tied mixed_sinks",
-    "mqa hd12 layer_norm relu parallel learned tied",
-    "layer_norm gelu plain shared learned sliding scale",
-    "mqa hd12 layer_norm shared learned tied sliding scale",
-    "mha gelu plain parallel learned sinks",
-    "mha hd16 relu shared learned tied sinks_within scale",
-    "hd16 layer_norm gelu_tanh parallel learned tied chunk",
-    "mqa hd5 gelu_tanh parallel learned tied mixed",
-    "layer_norm relu2 plain learned mixed_sinks",
-    "mha hd12 relu2 no_positions tied",
-    "mqa hd12 layer_norm gelu_tanh plain shared no_positions sliding scale",
-    "mha layer_norm parallel no_positions sinks scale",
-    "gelu no_positions tied sinks_within scale",
-    "mha hd16 gelu plain no_positions chunk scale",
-    "mha hd12 gelu no_positions tied mixed",
-    "hd5 layer_norm relu plain shared no_positions tied mixed_sinks scale",
+    "hd5 layer_norm gelu_tanh plain shared interleaved partial linear own_angles head_norms scale capped "
+    "scaled_embedding norm_offset some_experts",
+    "hd16 gelu parallel interleaved yarn half_turned whole_norms tied scale scaled_embedding norm_offset "
+    "experts",
+    "mqa plain parallel partial half_turned whole_norms scale capped raw_experts",
+    "mha hd5 gelu plain parallel partial divisors own_angles tied sliding some_experts",
+    "hd12 relu parallel partial head_norms tied sliding capped scaled_embedding norm_offset raw_experts",
+    "mqa hd16 layer_norm relu2 both_norms interleaved yarn own_angles head_norms tied sliding capped",
+    "hd12 layer_norm relu2 plain shared linear tied sinks scale norm_offset experts",
+    "hd16 layer_norm gelu_tanh plain shared interleaved partial llama3 half_turned sinks capped "
+    "scaled_embedding raw_experts",
+    "mqa hd5 relu plain post_norms interleaved partial own_angles whole_norms sinks scaled_embedding experts",
+    "mha gelu_tanh both_norms interleaved whole_norms sinks_within scaled_embedding norm_offset some_experts",
+    "hd5 plain post_norms partial linear half_turned head_norms sinks_within capped scaled_embedding "
+    "norm_offset",
+    "mqa hd12 layer_norm relu2 plain parallel partial yarn half_turned whole_norms sinks_within scale capped "
+    "scaled_embedding some_experts",
+    "hd5 relu2 plain both_norms interleaved partial head_norms chunk scale norm_offset raw_experts",
+    "shared interleaved yarn own_angles whole_norms tied chunk capped scaled_embedding experts",
+    "mqa hd12 layer_norm relu plain parallel linear half_turned chunk scale capped norm_offset",
+    "mha relu shared interleaved partial llama3 half_turned head_norms mixed capped norm_offset experts",
+    "relu2 plain shared interleaved partial linear own_angles whole_norms mixed scale scaled_embedding",
+    "hd16 layer_norm plain post_norms mixed scale capped some_experts",
+    "mha hd5 post_norms partial llama3 head_norms mixed_sinks scale raw_experts",
+    "mha hd16 layer_norm gelu_tanh parallel divisors own_angles whole_norms tied mixed_sinks scale capped "
+    "scaled_embedding norm_offset",
+    "mqa hd12 gelu shared interleaved partial head_norms tied mixed_sinks capped scaled_embedding",
+    "mqa hd12 layer_norm relu parallel learned tied capped norm_offset some_experts",
+    "layer_norm gelu plain shared learned whole_norms sliding scale scaled_embedding raw_experts",
+    "mqa hd12 layer_norm shared learned head_norms tied sliding scale capped scaled_embedding experts",
+    "mha gelu plain parallel learned head_norms sinks capped scaled_embedding",
+    "mha hd16 relu shared learned tied sinks_within scale capped experts",
+    "hd16 layer_norm gelu_tanh parallel learned whole_norms tied chunk capped norm_offset experts",
+    "mqa hd5 gelu_tanh parallel learned tied mixed capped scaled_embedding norm_offset raw_experts",
+    "layer_norm relu2 plain both_norms learned mixed_sinks capped scaled_embedding experts",
+    "mha hd12 relu2 post_norms no_positions whole_norms tied capped norm_offset experts",
+    "mqa hd12 layer_norm gelu_tanh plain shared no_positions sliding scale scaled_embedding raw_experts",
+    "mha layer_norm parallel no_positions head_norms sinks scale capped scaled_embedding norm_offset "
+    "some_experts",
+    "gelu both_norms no_positions tied sinks_within scale scaled_embedding norm_offset raw_experts",
+    "mha hd16 gelu plain post_norms no_positions whole_norms chunk scale capped some_experts",
+    "mha hd12 gelu both_norms no_positions head_norms tied mixed capped scaled_embedding",
+    "hd5 layer_norm relu plain shared no_positions whole_norms tied mixed_sinks scale scaled_embedding "
+    "norm_offset some_experts",
+    "hd5 both_norms partial longrope half_turned sinks scale capped scaled_embedding",
+    "mha hd12 layer_norm relu plain parallel interleaved dynamic own_angles head_norms tied sinks_within "
+    "norm_offset raw_experts",
+    "mqa hd16 gelu_tanh plain post_norms interleaved longrope half_turned whole_norms sliding capped "
+    "scaled_embedding norm_offset experts",
+    "mqa relu2 shared partial dynamic half_turned tied mixed_sinks scale capped some_experts",
+    "mqa gelu_tanh post_norms learned whole_norms tied sinks scale capped scaled_embedding norm_offset "
+    "raw_experts",
+    "mqa hd12 relu both_norms partial divisors capped scaled_embedding norm_offset raw_experts",
+    "mqa gelu plain shared dynamic head_norms tied scale capped scaled_embedding norm_offset",
+    "hd16 relu plain shared interleaved longrope half_turned head_norms tied chunk capped experts",
+    "hd5 layer_norm gelu_tanh plain interleaved partial longrope half_turned whole_norms tied mixed scale "
+    "scaled_embedding some_experts",
 };
 
 /// How random weights are stored, and what there is of them.
@@ -234,10 +334,11 @@ class RandomNumbers {
     return weights;
   }
 
-  NormWeights norm(kvdecode::NormKind kind, Index d_model) {
+  /// Of a row of `size`, near one.
+  NormWeights norm(const ModelConfig& config, Index size) {
     NormWeights weights;
-    weights.weight = vector(d_model, 1.0, 0.2);
-    if (options_.biases && kind == kvdecode::NormKind::kLayer) weights.bias = vector(d_model, 0.0, 0.2);
+    weights.weight = vector(size, 1.0 - config.norm_weight_offset, 0.2);
+    if (options_.biases && config.norm == kvdecode::NormKind::kLayer) weights.bias = vector(size, 0.0, 0.2);
     return weights;
   }
 
@@ -251,7 +352,7 @@ class RandomNumbers {
     return bytes.data();
   }
   void put(std::byte* data, double mean, double deviation) {
-    const double value = mean + deviation * random_.normal();
+    const double value = std::fma(deviation, random_.normal(), mean);  // one rounding in every build
     kvdecode_reference::store_bits(options_.format, kvdecode_reference::encode(options_.format, value), data);
   }
 
@@ -270,21 +371,39 @@ inline Weights random_weights(const ModelConfig& config, const RandomWeightsOpti
   weights.token_embedding = numbers.matrix(config.vocab_size, config.d_model, 1.0, false);
   if (config.position == kvdecode::PositionKind::kLearned)
     weights.position_embedding = numbers.matrix(config.max_seq_len, config.d_model, 0.5, false);
+  const bool pre = config.norm_placement != kvdecode::NormPlacement::kPost;
+  const bool post = config.norm_placement != kvdecode::NormPlacement::kPre;
+  const auto feed_forward = [&](auto& w, Index d_ff) {
+    if (config.gated_feed_forward) w.w_gate = numbers.linear(d_ff, config.d_model);
+    w.w_up = numbers.linear(d_ff, config.d_model);
+    w.w_down = numbers.linear(config.d_model, d_ff);
+  };
   for (Index i = 0; i < config.n_layers; ++i) {
     LayerWeights layer;
-    layer.attention_norm = numbers.norm(config.norm, config.d_model);
+    if (pre) layer.attention_norm = numbers.norm(config, config.d_model);
     layer.w_q = numbers.linear(d_q, config.d_model);
     layer.w_k = numbers.linear(d_kv, config.d_model);
     layer.w_v = numbers.linear(d_kv, config.d_model);
     layer.w_o = numbers.linear(config.d_model, d_q);
-    if (config.residual != kvdecode::ResidualKind::kParallelSharedNorm)
-      layer.feed_forward_norm = numbers.norm(config.norm, config.d_model);
-    if (config.gated_feed_forward) layer.w_gate = numbers.linear(config.d_ff, config.d_model);
-    layer.w_up = numbers.linear(config.d_ff, config.d_model);
-    layer.w_down = numbers.linear(config.d_model, config.d_ff);
+    if (config.qk_norm != kvdecode::QkNormKind::kNone) {
+      const bool whole = config.qk_norm == kvdecode::QkNormKind::kWhole;
+      layer.q_norm = numbers.norm(config, whole ? d_q : config.head_dim);
+      layer.k_norm = numbers.norm(config, whole ? d_kv : config.head_dim);
+    }
+    if (post) layer.attention_post_norm = numbers.norm(config, config.d_model);
+    if (pre && config.residual != kvdecode::ResidualKind::kParallelSharedNorm)
+      layer.feed_forward_norm = numbers.norm(config, config.d_model);
+    if (post) layer.feed_forward_post_norm = numbers.norm(config, config.d_model);
+    if (config.layer_has_experts(i)) {
+      layer.router = numbers.linear(config.n_experts, config.d_model);
+      layer.experts.resize(static_cast<std::size_t>(config.n_experts));
+      for (kvdecode::ExpertWeights& expert : layer.experts) feed_forward(expert, config.d_expert);
+    } else {
+      feed_forward(layer, config.d_ff);
+    }
     weights.layers.push_back(layer);
   }
-  weights.final_norm = numbers.norm(config.norm, config.d_model);
+  weights.final_norm = numbers.norm(config, config.d_model);
   if (!config.tied_head) weights.head = numbers.linear(config.vocab_size, config.d_model);
   weights.owners = numbers.take_owners();
   return weights;

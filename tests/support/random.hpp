@@ -9,6 +9,7 @@
 #include <kvdecode/core/types.hpp>
 
 #include <bit>
+#include <cmath>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
@@ -49,7 +50,9 @@ class SplitMix64 {
   /// In [0, 1), a multiple of 2^-53.
   double uniform() { return static_cast<double>((*this)() >> 11) * 0x1p-53; }
 
-  double uniform(double low, double high) { return low + (high - low) * uniform(); }
+  double uniform(double low, double high) {
+    return std::fma(high - low, uniform(), low);  // one rounding in every build
+  }
 
   /// Nearly normal, mean 0 and variance 1: the sum of twelve uniforms, less 6. Within [-6, 6).
   double normal() {

@@ -26,7 +26,9 @@ template <Activation kind, class R>
 KVDECODE_INLINE typename R::type activate(const typename R::type& x) {
   using S = typename R::scalar;
   if constexpr (kind == Activation::kRelu) {
-    return R::lt_select(x, R::set1(S(0.0f)), R::set1(S(0.0f)), x);  // a NaN stays
+    // A NaN stays. clang 14 makes of this selection NEON's maximum, which turns -0 to +0: the sum does it everywhere.
+    const auto zero = R::set1(S(0.0f));
+    return R::add(R::lt_select(x, zero, zero, x), zero);
   } else if constexpr (kind == Activation::kReluSquared) {
     const auto positive = activate<Activation::kRelu, R>(x);
     return R::mul(positive, positive);

@@ -1,6 +1,7 @@
-// error: deleted function
+// error: deleted
 // SPDX-License-Identifier: MIT
+// An ExecutorRef does not keep its executor alive: a temporary does not bind.
 #include <kvdecode/core/executor.hpp>
 
-// An ExecutorRef does not own: one made from a temporary would dangle.
-kvdecode::ExecutorRef dangling = kvdecode::SequentialExecutor{};
+void f(kvdecode::ExecutorRef exec);
+void g() { f(kvdecode::SequentialExecutor{}); }

@@ -1,0 +1,351 @@
+// SPDX-License-Identifier: MIT
+#include <support/model.hpp>
+
+#include <kvdecode/core/error.hpp>
+#include <kvdecode/model/config.hpp>
+
+#include <doctest/doctest.h>
+
+#include <functional>
+#include <limits>
+#include <string>
+
+namespace {
+
+using kvdecode::AttentionSpan;
+using kvdecode::Error;
+using kvdecode::ErrorCode;
+using kvdecode::Index;
+using kvdecode::KvShape;
+using kvdecode::ModelConfig;
+using kvdecode::PositionKind;
+using kvdecode::RotaryScalingKind;
+using kvdecode_test::config_of;
+using kvdecode_test::kSmallConfigs;
+using kvdecode_test::small_config;
+
+constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+/// The text with which the changed small config is refused; empty if it is not.
+std::string refusal(const std::function<void(ModelConfig&)>& change) {
+  ModelConfig config = small_config();
+  change(config);
+  try {
+    config.validate();
+  } catch (const Error& error) {
+    CHECK(error.code() == ErrorCode::kBadArgument);
+    return error.what();
+  }
+  return {};
+}
+
+TEST_CASE("model config: the small ones can all be run") {
+  for (const std::string_view words : kSmallConfigs) {
+    CAPTURE(words);
+    CHECK_NOTHROW(config_of(words).validate());
+  }
+}
+
+TEST_CASE("model config: every size has to be positive and sane, and is named") {
+  struct Field {
+    const char* name;
+    Index ModelConfig::*member;
+  };
+  for (const Field field :
+       {Field{"n_layers", &ModelConfig::n_layers}, Field{"d_model", &ModelConfig::d_model},
+        Field{"n_heads", &ModelConfig::n_heads}, Field{"n_kv_heads", &ModelConfig::n_kv_heads},
+        Field{"head_dim", &ModelConfig::head_dim}, Field{"d_ff", &ModelConfig::d_ff},
+        Field{"vocab_size", &ModelConfig::vocab_size}, Field{"max_seq_len", &ModelConfig::max_seq_len}}) {
+    const std::string name = field.name;
+    CAPTURE(name);
+    CHECK(refusal([&](ModelConfig& c) { c.*field.member = 0; }) ==
+          "model config: " + name + " must be positive, got 0");
+    CHECK(refusal([&](ModelConfig& c) { c.*field.member = -4; }) ==
+          "model config: " + name + " must be positive, got -4");
+    CHECK(refusal([&](ModelConfig& c) { c.*field.member = (Index{1} << 30) + 1; }) ==
+          "model config: " + name + " 1073741825 is beyond any model (2^30)");
+    CHECK(refusal([&](ModelConfig& c) { c.*field.member = std::numeric_limits<Index>::max(); }) ==
+          "model config: " + name + " 9223372036854775807 is beyond any model (2^30)");
+  }
+  CHECK(refusal([](ModelConfig& c) { c.n_heads = c.n_kv_heads = c.head_dim = 1 << 20; }) ==
+        "model config: n_heads * head_dim 1099511627776 is beyond any model (2^30)");
+}
+
+TEST_CASE("model config: an empty one says what is missing first") {
+  CHECK_THROWS_WITH_AS(ModelConfig{}.validate(), "model config: n_layers must be positive, got 0", Error);
+}
+
+TEST_CASE("model config: heads come in whole groups") {
+  CHECK(refusal([](ModelConfig& c) { c.n_kv_heads = 4; }) ==
+        "model config: n_heads 6 is not a multiple of n_kv_heads 4");
+  CHECK(refusal([](ModelConfig& c) { c.n_kv_heads = 12; }) ==
+        "model config: n_heads 6 is not a multiple of n_kv_heads 12");
+}
+
+TEST_CASE("model config: numbers have to be numbers, in their range") {
+  CHECK(refusal([](ModelConfig& c) { c.norm_eps = -1e-6; }) ==
+        "model config: norm_eps must be in [0, 1], got -1e-06");
+  CHECK(refusal([](ModelConfig& c) { c.norm_eps = 1.5; }) ==
+        "model config: norm_eps must be in [0, 1], got 1.5");
+  CHECK(refusal([](ModelConfig& c) { c.norm_eps = kNaN; }) ==
+        "model config: norm_eps must be in [0, 1], got nan");
+  CHECK(refusal([](ModelConfig& c) { c.norm_eps = 0.0; }).empty());
+  CHECK(refusal([](ModelConfig& c) { c.attention_scale = -1.0; }) ==
+        "model config: attention_scale must be in [0, 1e6], got -1");
+  CHECK(refusal([](ModelConfig& c) { c.attention_scale = kInfinity; }) ==
+        "model config: attention_scale must be in [0, 1e6], got inf");
+  CHECK(refusal([](ModelConfig& c) { c.attention_scale = kNaN; }) ==
+        "model config: attention_scale must be in [0, 1e6], got nan");
+}
+
+TEST_CASE("model config: rotary fields are checked where positions are rotary, and only there") {
+  const std::function<void(ModelConfig&)> faults[] = {
+      [](ModelConfig& c) { c.rotary.dim = 3; },
+      [](ModelConfig& c) { c.rotary.dim = 10; },
+      [](ModelConfig& c) { c.rotary.dim = -2; },
+      [](ModelConfig& c) { c.head_dim = 5; },
+      [](ModelConfig& c) { c.rotary.theta = 0.0; },
+      [](ModelConfig& c) { c.rotary.theta = kNaN; },
+      [](ModelConfig& c) { c.rotary.theta = 1e31; },
+      [](ModelConfig& c) { c.rotary.scaling = {.kind = RotaryScalingKind::kLinear, .factor = 0.0}; },
+      [](ModelConfig& c) { c.rotary.scaling = {.kind = RotaryScalingKind::kLinear, .factor = kInfinity}; },
+      [](ModelConfig& c) { c.rotary.scaling = {.kind = RotaryScalingKind::kLlama3, .factor = 8.0}; }};
+  const std::string texts[] = {
+      "model config: the rotary dimension must be even and at most head_dim 8, got 3",
+      "model config: the rotary dimension must be even and at most head_dim 8, got 10",
+      "model config: the rotary dimension must be even and at most head_dim 8, got -2",
+      "model config: the rotary dimension must be even and at most head_dim 5, got 5",
+      "model config: rotary theta must be positive, got 0",
+      "model config: rotary theta must be positive, got nan",
+      "model config: rotary theta must be positive, got 1e+31",
+      "model config: rotary scaling factor must be positive, got 0",
+      "model config: rotary scaling factor must be positive, got inf",
+      "model config: this rotary scaling needs a positive original length, got 0"};
+  for (std::size_t i = 0; i < std::size(faults); ++i) {
+    CHECK(refusal(faults[i]) == texts[i]);
+    CHECK(refusal([&](ModelConfig& c) {
+            faults[i](c);
+            c.position = i % 2 == 0 ? PositionKind::kLearned : PositionKind::kNone;
+          }).empty());
+  }
+  const auto with = [](kvdecode::RotaryScaling scaling) {
+    return refusal([&](ModelConfig& c) { c.rotary.scaling = scaling; });
+  };
+  CHECK(with({.kind = RotaryScalingKind::kLlama3,
+              .factor = 8.0,
+              .low_freq_factor = 4.0,
+              .high_freq_factor = 4.0,
+              .original_max_seq_len = 64}) ==
+        "model config: llama3 rotary scaling needs 0 < low_freq_factor < high_freq_factor, got 4 and 4");
+  CHECK(with({.kind = RotaryScalingKind::kDynamic, .factor = 2.0}) ==
+        "model config: this rotary scaling needs a positive original length, got 0");
+  CHECK(
+      with({.kind = RotaryScalingKind::kYarn, .factor = 2.0, .original_max_seq_len = 64, .beta_fast = 0.0}) ==
+      "model config: yarn needs positive beta_fast and beta_slow, got 0 and 1");
+  CHECK(
+      with({.kind = RotaryScalingKind::kLongrope, .original_max_seq_len = 64, .short_factors = {1, 1, 1}}) ==
+      "model config: short_factors has 3 entries, expected 4");
+  CHECK(with({.kind = RotaryScalingKind::kLongrope,
+              .original_max_seq_len = 64,
+              .short_factors = {1, 1, 1, 1},
+              .long_factors = {1, 1, 0, 1}}) == "model config: long_factors must be positive, got 0");
+  CHECK(with({.kind = RotaryScalingKind::kDivisors, .short_factors = {1, 1, 1, 1, 1}}) ==
+        "model config: short_factors has 5 entries, expected 4");
+  CHECK(with({.magnitude = 0.0}) == "model config: rotary magnitude must be positive, got 0");
+  CHECK(refusal([](ModelConfig& c) {
+          c.rotary.dim = 2;
+          c.rotary.scaling = {.kind = RotaryScalingKind::kDynamic, .factor = 2.0, .original_max_seq_len = 9};
+        }) == "model config: dynamic rotary scaling needs a rotary dimension above 2, got 2");
+}
+
+TEST_CASE("model config: what may differ by layer has one entry a layer") {
+  CHECK(refusal([](ModelConfig& c) { c.layer_rotary.resize(3); }) ==
+        "model config: 3 rotary configs for 2 layers");
+  CHECK(refusal([](ModelConfig& c) { c.has_experts = {1}; }) ==
+        "model config: 1 entries of has_experts for 2 layers");
+  CHECK(refusal([](ModelConfig& c) {
+          c.layer_rotary.resize(2);
+          c.layer_rotary[1].theta = -1.0;
+        }) == "model config: rotary theta must be positive, got -1");
+  CHECK(refusal([](ModelConfig& c) {
+          c.layer_rotary.resize(2);
+          for (auto& rotary : c.layer_rotary)
+            rotary.scaling = {.kind = RotaryScalingKind::kDynamic, .factor = 2.0, .original_max_seq_len = 9};
+          c.layer_rotary[1].scaling.factor = 3.0;
+        }) == "model config: layers differ in a rotary scaling that depends on the length");
+}
+
+TEST_CASE("model config: the switches of other families are checked too") {
+  CHECK(refusal([](ModelConfig& c) { c.attention_soft_cap = -1.0; }) ==
+        "model config: soft caps must not be negative, got -1 and 0");
+  CHECK(refusal([](ModelConfig& c) { c.logit_soft_cap = kNaN; }) ==
+        "model config: soft caps must not be negative, got 0 and nan");
+  CHECK(refusal([](ModelConfig& c) { c.embedding_scale = 0.0; }) ==
+        "model config: embedding_scale must be positive, got 0");
+  CHECK(refusal([](ModelConfig& c) { c.norm_weight_offset = kInfinity; }) ==
+        "model config: norm_weight_offset must be a moderate number, got inf");
+  CHECK(refusal([](ModelConfig& c) {
+          c.norm_placement = kvdecode::NormPlacement::kBoth;
+          c.residual = kvdecode::ResidualKind::kParallel;
+        }) == "model config: norms after the branches need a sequential residual");
+  CHECK(refusal([](ModelConfig& c) { c.n_experts = -1; }) ==
+        "model config: n_experts must be positive, got -1");
+  CHECK(refusal([](ModelConfig& c) { c.n_experts = 4; }) == "model config: d_expert must be positive, got 0");
+  CHECK(refusal([](ModelConfig& c) {
+          c.n_experts = 4;
+          c.d_expert = 8;
+          c.n_experts_used = 5;
+        }) == "model config: n_experts_used must be in [1, n_experts 4], got 5");
+}
+
+TEST_CASE("model config: every rotary scaling says what it needs") {
+  using enum RotaryScalingKind;
+  const auto with = [](const kvdecode::RotaryScaling& scaling) {
+    return refusal([&](ModelConfig& c) { c.rotary.scaling = scaling; });
+  };
+  const std::vector<double> four{1, 2, 3, 4};
+  CHECK(with({.kind = kYarn, .factor = 2.0, .original_max_seq_len = 64}).empty());
+  CHECK(with({.kind = kDynamic, .factor = 2.0, .original_max_seq_len = 64}).empty());
+  CHECK(with({.kind = kLongrope, .original_max_seq_len = 64, .short_factors = four, .long_factors = four})
+            .empty());
+  CHECK(with({.kind = kDivisors, .short_factors = four}).empty());
+  for (const RotaryScalingKind kind : {kYarn, kDynamic, kLongrope})
+    CHECK(with({.kind = kind, .short_factors = four, .long_factors = four}) ==
+          "model config: this rotary scaling needs a positive original length, got 0");
+  CHECK(with({.kind = kYarn, .original_max_seq_len = 64, .beta_fast = 0.0}) ==
+        "model config: yarn needs positive beta_fast and beta_slow, got 0 and 1");
+  CHECK(with({.kind = kYarn, .original_max_seq_len = 64, .beta_slow = kNaN}) ==
+        "model config: yarn needs positive beta_fast and beta_slow, got 32 and nan");
+  CHECK(
+      with({.kind = kLongrope, .original_max_seq_len = 64, .short_factors = {1, 2}, .long_factors = four}) ==
+      "model config: short_factors has 2 entries, expected 4");
+  CHECK(with({.kind = kLongrope, .original_max_seq_len = 64, .short_factors = four}) ==
+        "model config: long_factors has 0 entries, expected 4");
+  CHECK(with({.kind = kDivisors, .short_factors = {1, 2, 0, 4}}) ==
+        "model config: short_factors must be positive, got 0");
+  CHECK(with({.kind = kDivisors, .short_factors = {1, 2, 3, kInfinity}}) ==
+        "model config: short_factors must be positive, got inf");
+  CHECK(with({.magnitude = 0.0}) == "model config: rotary magnitude must be positive, got 0");
+  CHECK(with({.magnitude = kInfinity}) == "model config: rotary magnitude must be positive, got inf");
+  CHECK(refusal([](ModelConfig& c) {
+          c.rotary.dim = 2;
+          c.rotary.scaling = {.kind = kDynamic, .original_max_seq_len = 64};
+        }) == "model config: dynamic rotary scaling needs a rotary dimension above 2, got 2");
+}
+
+TEST_CASE(
+    "model config: layers may differ in their rotary positions, but not in how they depend on the length") {
+  CHECK(refusal([](ModelConfig& c) { c.layer_rotary.resize(1); }) ==
+        "model config: 1 rotary configs for 2 layers");
+  CHECK(refusal([](ModelConfig& c) {
+          c.layer_rotary.resize(2);
+          c.layer_rotary[1].theta = -1.0;
+        }) == "model config: rotary theta must be positive, got -1");
+  ModelConfig config = config_of("dynamic own_angles");
+  CHECK_NOTHROW(config.validate());
+  CHECK(config.rotary_epoch(9) == 0);
+  CHECK(config.rotary_epoch(12) == 3);
+  config.layer_rotary[1] = config.layer_rotary[0];
+  CHECK_NOTHROW(config.validate());
+  config.layer_rotary[1].scaling.factor = 3.0;
+  CHECK_THROWS_WITH_AS(config.validate(),
+                       "model config: layers differ in a rotary scaling that depends on the length", Error);
+}
+
+TEST_CASE("model config: the epoch is a matter of rotary positions") {
+  CHECK(config_of("dynamic").rotary_epoch(9) == 0);
+  CHECK(config_of("dynamic").rotary_epoch(10) == 1);
+  CHECK(config_of("dynamic").rotary_epoch(300) == 291);
+  CHECK(config_of("longrope").rotary_epoch(9) == 0);
+  CHECK(config_of("longrope").rotary_epoch(10) == 1);
+  CHECK(config_of("longrope").rotary_epoch(300) == 1);
+  for (const char* const words : {"gqa", "linear", "llama3", "yarn", "divisors", "dynamic learned",
+                                  "longrope no_positions", "own_angles"}) {
+    CAPTURE(words);
+    CHECK(config_of(words).rotary_epoch(300) == 0);
+  }
+}
+
+TEST_CASE("model config: norms, caps, scales and experts are checked") {
+  CHECK(refusal([](ModelConfig& c) {
+          c.norm_placement = kvdecode::NormPlacement::kPost;
+          c.residual = kvdecode::ResidualKind::kParallel;
+        }) == "model config: norms after the branches need a sequential residual");
+  CHECK(refusal([](ModelConfig& c) { c.norm_weight_offset = kNaN; }) ==
+        "model config: norm_weight_offset must be a moderate number, got nan");
+  CHECK(refusal([](ModelConfig& c) { c.attention_soft_cap = -1.0; }) ==
+        "model config: soft caps must not be negative, got -1 and 0");
+  CHECK(refusal([](ModelConfig& c) { c.logit_soft_cap = kInfinity; }) ==
+        "model config: soft caps must not be negative, got 0 and inf");
+  CHECK(refusal([](ModelConfig& c) { c.embedding_scale = 0.0; }) ==
+        "model config: embedding_scale must be positive, got 0");
+  const auto experts = [](Index n, Index n_used, Index d_expert) {
+    return refusal([&](ModelConfig& c) {
+      c.n_experts = n;
+      c.n_experts_used = n_used;
+      c.d_expert = d_expert;
+    });
+  };
+  CHECK(experts(4, 4, 8).empty());
+  CHECK(experts(-1, 1, 8) == "model config: n_experts must be positive, got -1");
+  CHECK(experts(4, 1, 0) == "model config: d_expert must be positive, got 0");
+  CHECK(experts(4, 0, 8) == "model config: n_experts_used must be in [1, n_experts 4], got 0");
+  CHECK(experts(4, 5, 8) == "model config: n_experts_used must be in [1, n_experts 4], got 5");
+  CHECK(refusal([](ModelConfig& c) { c.has_experts = {1}; }) ==
+        "model config: 1 entries of has_experts for 2 layers");
+  const ModelConfig config = config_of("some_experts");
+  CHECK(!config.layer_has_experts(0));
+  CHECK(config.layer_has_experts(1));
+  CHECK(config_of("experts").layer_has_experts(0));
+  CHECK(!config_of("gqa").layer_has_experts(0));
+}
+
+TEST_CASE("model config: attention spans fit the layers and one another") {
+  const auto with = [](std::vector<AttentionSpan> spans) {
+    return refusal([&](ModelConfig& c) { c.spans = spans; });
+  };
+  CHECK(with({{}, {}}).empty());
+  CHECK(with({{}}) == "model config: 1 attention spans for 2 layers");
+  CHECK(with({{}, {}, {}}) == "model config: 3 attention spans for 2 layers");
+  CHECK(with({{}, {.window = -1}}) == "model config: an attention span has a negative field");
+  CHECK(with({{}, {.window = 4, .n_sink = -1}}) == "model config: an attention span has a negative field");
+  CHECK(with({{.chunk = -1}, {}}) == "model config: an attention span has a negative field");
+  CHECK(with({{.n_sink = 2}, {}}) == "model config: n_sink 2 needs a window");
+  CHECK(with({{.window = 4, .chunk = 8}, {}}) ==
+        "model config: a chunked span (8) excludes window and sinks");
+}
+
+TEST_CASE("model config: what follows from its fields") {
+  ModelConfig config = small_config();
+  CHECK(config.group_size() == 3);
+  CHECK(config.rotary_dim() == 8);
+  config.rotary.dim = 4;
+  CHECK(config.rotary_dim() == 4);
+  config.position = PositionKind::kNone;
+  CHECK(config.rotary_dim() == 0);
+  CHECK(config.span(1) == AttentionSpan{});
+  CHECK(config.rotary_epoch(1000000) == 0);
+  config.spans = {{.window = 3}, {.chunk = 2}};
+  CHECK(config.span(1) == AttentionSpan{.chunk = 2});
+}
+
+TEST_CASE("model config: kv_shape is what a cache has to hold, layer by layer") {
+  const KvShape shape = config_of("mixed").kv_shape();
+  CHECK(shape == KvShape{{{2, 8, 8, {.window = 5}, 0}, {2, 8, 8, {}, 1}}});
+  CHECK(config_of("mqa hd12 learned").kv_shape() == KvShape{{{1, 12, 12, {}, 0}, {1, 12, 12, {}, 1}}});
+}
+
+TEST_CASE("model config: with_streaming gives every layer the same sinks and window") {
+  const ModelConfig config = kvdecode::with_streaming(config_of("mixed"), 4, 60);
+  CHECK(config.spans == std::vector<AttentionSpan>(2, {.window = 60, .n_sink = 4}));
+  CHECK(config.sink_rotation == kvdecode::SinkRotation::kWithinWindow);
+  CHECK_NOTHROW(config.validate());
+  CHECK_NOTHROW(kvdecode::with_streaming(small_config(), 0, 1).validate());
+  CHECK_THROWS_WITH_AS(kvdecode::with_streaming(small_config(), 4, 0),
+                       "streaming needs window > 0 and n_sink >= 0, got window 0, n_sink 4", Error);
+  CHECK_THROWS_WITH_AS(kvdecode::with_streaming(small_config(), -1, 9),
+                       "streaming needs window > 0 and n_sink >= 0, got window 9, n_sink -1", Error);
+}
+
+}  // namespace
