@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Each family's config.json, as transformers 4 and 5 write it, what is refused in it, and where its tensors go.
+#include <support/fp_mode.hpp>
+
 #include <kvdecode/io/architectures.hpp>
 #include <kvdecode/io/huggingface_config.hpp>
 #include <kvdecode/io/huggingface_model.hpp>
@@ -425,6 +427,23 @@ TEST_CASE("rotary scalings: yarn") {
   refused(ErrorCode::kUnsupported, {"the field \"rope_scaling.finetuned\"", "\"yarn\""},
           {{"finetuned", true}});
   refused(ErrorCode::kUnsupported, {"the field \"rope_scaling.short_factor\""}, {{"short_factor", {1.0}}});
+}
+
+TEST_CASE("architectures: what a config comes to does not depend on the host's floating-point environment") {
+  std::vector<json> configs{gemma2_config(), gemma3_config()};
+  for (const char* const name : kFolders) configs.push_back(config_in(name));
+  configs.push_back(with(family("llama"), "rope_scaling", {{"rope_type", "yarn"}, {"factor", 3.7}}));
+  for (const json& config : configs) {
+    const std::string text = config.dump(), expected = text_of(parse(config));
+    for (const kvdecode_test::FpMode mode : kvdecode_test::kFpModes) {
+      HuggingFaceConfig actual;
+      {
+        const kvdecode_test::ScopedFpMode scope(mode);
+        actual = kvdecode::parse_huggingface_config(text);
+      }
+      CHECK(text_of(actual) == expected);
+    }
+  }
 }
 
 TEST_CASE("rotary scalings: dynamic grows beyond max_position_embeddings") {

@@ -10,6 +10,7 @@
 #include <kvdecode/io/json_object.hpp>
 
 #include <kvdecode/core/error.hpp>
+#include <kvdecode/core/simd/fp_env.hpp>
 #include <kvdecode/core/types.hpp>
 
 #include <nlohmann/json.hpp>
@@ -102,7 +103,7 @@ inline HuggingFaceConfig read_huggingface_config(const nlohmann::json& json, std
   const HuggingFaceArchitecture& architecture = read_architecture(fields);
   HuggingFaceConfig config;
   config.architecture = architecture.name;
-  architecture.read_config(fields, config);
+  with_default_fp_env([&] { architecture.read_config(fields, config); });
   try {
     config.model.validate();
   } catch (const Error& error) {

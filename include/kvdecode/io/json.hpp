@@ -141,7 +141,8 @@ inline double number_of(double parsed, std::string token) {
 /// Builds the tree of values.
 class JsonValueBuilder : public JsonHandler {
  public:
-  JsonValueBuilder(JsonPosition& position, const JsonLimits& limits) : JsonHandler(position), limits_(limits) {}
+  JsonValueBuilder(JsonPosition& position, const JsonLimits& limits)
+      : JsonHandler(position), limits_(limits) {}
 
   bool null() { return add(json()); }
   bool boolean(bool value) { return add(json(value)); }

@@ -44,8 +44,8 @@ inline double read_factor(JsonObject& rope, const ModelConfig& model, Index orig
                               static_cast<double>(model.max_seq_len) / static_cast<double>(original));
 }
 
-/// Peng 2023, Eq. 22, with the scaled logarithm that DeepSeek added. (The factor of the cosines and sines of queries
-/// and keys is its square root, 0.1 ln(s) + 1.)
+/// What cosines and sines are multiplied by. Peng 2023, Eq. 22: sqrt(1/t) = 0.1 ln(s) + 1; DeepSeek scales the
+/// logarithm.
 inline double yarn_magnitude(double factor, double scale) {
   return factor <= 1.0 ? 1.0 : mul(mul(0.1, scale), log(factor)) + 1.0;
 }
