@@ -9,8 +9,9 @@
 
 #include <kvdecode/pipeline.hpp>
 
+#include <bit>
+#include <cstdint>
 #include <cstdio>
-#include <cstring>
 #include <iostream>
 #include <span>
 #include <string>
@@ -65,7 +66,9 @@ void row(const char* name, const std::string& naive, const std::string& cached) 
 /// The number of values before the first that differs in a bit; all of them if none does.
 std::size_t n_equal(const std::vector<float>& a, const std::vector<float>& b) {
   std::size_t i = 0;
-  while (i < a.size() && i < b.size() && std::memcmp(&a[i], &b[i], sizeof(float)) == 0) ++i;
+  while (i < a.size() && i < b.size() &&
+         std::bit_cast<std::uint32_t>(a[i]) == std::bit_cast<std::uint32_t>(b[i]))
+    ++i;
   return i;
 }
 

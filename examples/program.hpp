@@ -10,6 +10,7 @@
 #include <kvdecode/core/error.hpp>
 #include <kvdecode/core/types.hpp>
 
+#include <cmath>
 #include <cstdio>
 #include <exception>
 #include <iostream>
@@ -72,7 +73,7 @@ inline std::string count(kvdecode::Index n) {
 
 /// "128.4", "4,532"
 inline std::string rate(double per_second) {
-  if (per_second >= 1000.0) return count(static_cast<kvdecode::Index>(per_second + 0.5));
+  if (per_second >= 1000.0) return count(static_cast<kvdecode::Index>(std::llround(per_second)));
   char buffer[32];
   std::snprintf(buffer, sizeof buffer, "%.1f", per_second);
   return buffer;

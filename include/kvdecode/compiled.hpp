@@ -20,6 +20,7 @@
 #define KVDECODE_TEMPLATE extern template
 #endif
 
+// NOLINTBEGIN(bugprone-macro-parentheses): types, which must not be in parentheses
 #define KVDECODE_TEMPLATE_LINEAR(Format, S) \
   KVDECODE_TEMPLATE void linear_rows<Format, S>(const LinearJob<S>&, Range, S*) noexcept;
 #define KVDECODE_TEMPLATE_ATTENTION(Format, S)                                                               \
@@ -56,6 +57,7 @@
   KVDECODE_TEMPLATE_FORWARD(GrowingCache<F32>, S)    \
   KVDECODE_TEMPLATE_FORWARD(GrowingCache<F16>, S)    \
   KVDECODE_TEMPLATE_FORWARD(GrowingCache<BF16>, S)
+// NOLINTEND(bugprone-macro-parentheses)
 
 namespace kvdecode::inline KVDECODE_ABI {
 namespace kernels {

@@ -43,11 +43,6 @@ struct Setting {
     return is_thorough || n_tokens() <= 64 ? 0 : n_tokens() - 16;
   }
   Index vocab_size() const { return transformer.config().vocab_size; }
-  /// The same for a strategy: one that runs everything at every step is cut less.
-  template <class Strategy>
-  Index n_before_cuts_of() const {
-    return Strategy::kKeepsCache || n_before_cuts() == 0 ? n_before_cuts() : n_tokens() - 4;
-  }
   std::span<const TokenId> slice(Index begin, Index end) const {
     return tokens.subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(end - begin));
   }
@@ -100,7 +95,7 @@ std::string any_chunking(const Setting<T>& setting, const Strategy& strategy) {
   compare(n, decoder.append(setting.tokens), "all at once");
   const auto cut = [&](Index first_size, Index growth, const char* how) {
     decoder.clear();
-    const Index before = setting.template n_before_cuts_of<Strategy>();
+    const Index before = setting.n_before_cuts();
     if (before > 0) decoder.append(setting.slice(0, before));
     for (Index begin = before, size = first_size; begin < n; size += growth) {
       const Index end = std::min(n, begin + size);
@@ -122,7 +117,7 @@ std::string truncate_then_append(const Setting<T>& setting, const Strategy& stra
   const std::vector<TokenId> others = other_tokens(setting.tokens, setting.vocab_size(), 1);
   decoder.append(others);
   for (const Index cut : edges(n)) {
-    if (cut > 0 && cut < setting.template n_before_cuts_of<Strategy>()) continue;
+    if (cut > 0 && cut < setting.n_before_cuts()) continue;
     decoder.truncate(cut);  // behind it: what the last round has left
     if (cut > 0) compare(cut, decoder.logits(), "truncated");
     if (cut < n) compare(n, decoder.append(setting.slice(cut, n)), "truncated and continued");
@@ -145,7 +140,7 @@ std::string fork_then_diverge(const Setting<T>& setting, const Strategy& strateg
     return tokens.subspan(static_cast<std::size_t>(begin));
   };
   for (const Index cut : {n / 2, n - 1}) {
-    if (cut < setting.template n_before_cuts_of<Strategy>()) continue;
+    if (cut < setting.n_before_cuts()) continue;
     kvdecode::Decoder original(setting.transformer, strategy, setting.exec);
     if (cut > 0) original.append(setting.slice(0, cut));
     kvdecode::Decoder fresh(setting.transformer, strategy, setting.exec);
@@ -210,21 +205,15 @@ std::string capacity_and_history(const Setting<T>& setting, const typename Cache
   const kvdecode::KvShape& shape = setting.transformer.kv_shape();
   const std::vector<TokenId> others = other_tokens(setting.tokens, setting.vocab_size(), 3);
   for (const Index capacity : {n, 3 * n + 7}) {
-    const bool is_long = setting.n_before_cuts() > 0;
-    if (is_long && capacity > n) continue;
+    if (capacity > n && setting.n_before_cuts() > 0) continue;
     Cache cache(shape, capacity, options);
     detail::Runner run(setting, cache);
-    run.append(std::span(others).first(static_cast<std::size_t>(is_long ? n / 2 : n)));
-    if (!is_long) {
-      cache.clear();
-      run.finish(compare, "in a cache used before");
-      if (cache.can_truncate(0))
-        cache.truncate(0);
-      else
-        cache.clear();
-      run.append(setting.slice(0, 1));
-      run.finish(compare, "in a cache emptied by truncate");
-    }
+    run.append(setting.slice(0, 1));
+    run.finish(compare, "in a new cache");
+    cache.clear();
+    run.append(others);
+    cache.clear();
+    run.finish(compare, "in a cache used before");
     cache.clear();
     run.append(setting.slice(0, (n + 1) / 2));
     if constexpr (requires { cache.reserve_capacity(n); }) cache.reserve_capacity(capacity);
@@ -399,12 +388,9 @@ template <class Cache, class T>
 std::vector<Violation> violated_by_cache(const Setting<T>& setting,
                                          const std::vector<typename Cache::Options>& options = {{}}) {
   std::vector<Violation> violations;
-  for (const typename Cache::Options& o : options) {
-    if (setting.n_before_cuts() > 0 && &o - options.data() > 1)
-      break;  // two of them are enough for a long one
+  for (const typename Cache::Options& o : options)
     detail::try_law(violations, "capacity and history",
                     [&] { return capacity_and_history<Cache>(setting, o); });
-  }
   const typename Cache::Options& first = options.front();
   detail::try_law(violations, "all rows", [&] { return all_rows<Cache>(setting, first); });
   detail::try_law(violations, "abandoned step", [&] { return abandoned_step<Cache>(setting, first); });

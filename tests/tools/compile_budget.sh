@@ -31,7 +31,7 @@ CPP
 } > "$work/decoder.cpp"
 {
   cat "$work/decoder.cpp"
-  decode_with contiguous 'kvdecode::ContiguousCache<kvdecode::F16>'
+  decode_with contiguous 'kvdecode::ContiguousCache<>'  # of a format that the first one has: formats bring kernels
 } > "$work/two_caches.cpp"
 
 milliseconds() {  # of user time to compile $1

@@ -194,7 +194,8 @@ inline double log(double x) {
   const auto bits = std::bit_cast<std::uint64_t>(x);
   const std::uint64_t above = bits - 0x3fe6a09e667f3bcdu;  // the bits of sqrt 1/2
   const auto shifted = static_cast<std::int64_t>(above & 0xfff0000000000000u);
-  const double e = static_cast<double>(shifted / (std::int64_t{1} << 52)) + extra;
+  const std::int64_t exponent = shifted / (std::int64_t{1} << 52);
+  const double e = static_cast<double>(exponent) + extra;
   const double m = std::bit_cast<double>(bits - (above & 0xfff0000000000000u));
   const double s = (m - 1.0) / (m + 1.0);
   const double z = mul(s, s);

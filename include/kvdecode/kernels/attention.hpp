@@ -184,13 +184,12 @@ TileSum<S> softmax_tile(std::span<const AttentionPiece> pieces, S* row) noexcept
   for (const AttentionPiece& piece : pieces) {
     Index slot = piece.position & mask;
     const Index end = slot + piece.length;
-    const auto one = [&] {
-      row[slot] = exp(row[slot] - maximum);
-      lanes[slot % kLanes] = lanes[slot % kLanes] + row[slot];
-      ++slot;
+    const auto one = [&](Index at) {
+      row[at] = exp(row[at] - maximum);
+      lanes[at % kLanes] = lanes[at % kLanes] + row[at];
     };
     if constexpr (Lanes<S>::width > 1) {
-      while (slot < end && slot % kLanes != 0) one();
+      for (; slot < end && slot % kLanes != 0; ++slot) one(slot);
       if (slot + kLanes <= end) {
         whole = Lanes<S>::loadu(lanes);
         for (; slot + kLanes <= end; slot += kLanes) {
@@ -201,7 +200,7 @@ TileSum<S> softmax_tile(std::span<const AttentionPiece> pieces, S* row) noexcept
         whole.storeu(lanes);
       }
     }
-    while (slot < end) one();
+    for (; slot < end; ++slot) one(slot);
   }
   return {maximum, tree_sum(lanes)};
 }

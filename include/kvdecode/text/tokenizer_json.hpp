@@ -70,8 +70,10 @@ class TokenizerJsonBuilder : public JsonBuilder {
         return true;
       }
       case Mode::kMergePair:
-        if (n_in_pair_ == 0) merges.push_back({std::move(value), {}});
-        if (n_in_pair_ == 1) merges.back().right = std::move(value);
+        if (n_in_pair_ == 0)
+          merges.push_back({std::move(value), {}});
+        else if (n_in_pair_ == 1)
+          merges.back().right = std::move(value);
         n_in_pair_ += 1;
         return true;
     }
