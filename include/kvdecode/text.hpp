@@ -3,7 +3,6 @@
 // utf8proc.
 #pragma once
 
-#include <kvdecode/text/chat_template.hpp>
 #include <kvdecode/text/streaming_detokenizer.hpp>
 #include <kvdecode/text/tokenizer.hpp>
 #include <kvdecode/text/tokenizer_json.hpp>
