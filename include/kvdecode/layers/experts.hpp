@@ -4,6 +4,7 @@
 // of a product never depends on its company, that shows only in the time.
 #pragma once
 
+#include <kvdecode/kernels/attention.hpp>
 #include <kvdecode/layers/feed_forward.hpp>
 
 #include <algorithm>
