@@ -111,7 +111,9 @@ void check_prompt(const Transformer<S>& transformer, const SafetensorsFile& expe
   kvdecode::ThreadTeam team(2);
   const auto rows = cached_rows(transformer, std::span<const TokenId>(tokens), n_tokens, {});
   REQUIRE(static_cast<Index>(rows.size()) == n_tokens);
-  for (const auto& [position, row] : wanted) {
+  for (const auto& entry : wanted) {
+    const Index position = entry.first;
+    const std::vector<float>& row = entry.second;
     CAPTURE(position);
     const std::vector<S>& actual = rows.at(static_cast<std::size_t>(position));
     kvdecode_test::check_close(actual, row, kBound<S> * largest);
@@ -177,7 +179,9 @@ void check_stream(const kvdecode::ModelConfig& config, const kvdecode::Weights& 
   const auto wanted = rows_of(expected, name + ".logits", name + ".rows");
   double largest = 0.0;
   for (const auto& [position, row] : wanted) largest = std::max(largest, kvdecode_test::magnitude(row));
-  for (const auto& [position, row] : wanted) {
+  for (const auto& entry : wanted) {
+    const Index position = entry.first;
+    const std::vector<float>& row = entry.second;
     CAPTURE(position);
     kvdecode_test::check_close(rows.at(static_cast<std::size_t>(position)), row, kBound<S> * largest);
   }

@@ -314,10 +314,10 @@ TEST_CASE(
   for (Index i = 0; i < 8; ++i)
     CHECK(std::abs(frequencies[at(i)] - std::exp2(-0.5 * static_cast<double>(i)) *
                                             (1.0 - 0.75 * divided_parts()[at(i)])) <= bound);
-  // Bounds between pairs, 2.4 and 5.6: rounded outwards they are 2 and 6.
-  rotary.scaling.beta_fast *= std::exp2(-0.2);
-  rotary.scaling.beta_slow *= std::exp2(0.2);
-  check_close(divided_parts(), Vector{0, 0, 0, 0.6 / 3.2, 0.5, 2.6 / 3.2, 1, 1}, bound);
+  // Bounds between pairs, 2.7 and 5.3: rounded outwards they are 2 and 6.
+  rotary.scaling.beta_fast *= std::exp2(-0.35);
+  rotary.scaling.beta_slow *= std::exp2(0.35);
+  check_close(divided_parts(), Vector{0, 0, 0, 0.3 / 2.6, 0.5, 2.3 / 2.6, 1, 1}, bound);
   rotary.scaling.round_bounds = true;
   check_close(divided_parts(), Vector{0, 0, 0, 0.25, 0.5, 0.75, 1, 1}, bound);
   // Bounds do not leave the dimensions: from pair -2 and to 20 it is from 0 to 15.
