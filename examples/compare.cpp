@@ -114,7 +114,8 @@ int main(int argc, char** argv) {
   std::string path = KVDECODE_EXAMPLE_DATA_DIR "/tiny-shakespeare";
   std::string prompt = "ROMEO:\n";
   Index max_new_tokens = 256, n_threads = 1;
-  app.add_option("MODEL", path, "a Hugging Face folder; the model that ships with the project if left out");
+  app.add_option("MODEL", path,
+                 "a Hugging Face folder or a GGUF file; the model that ships with the project if left out");
   app.add_option("--prompt", prompt, "the text to continue")->capture_default_str();
   app.add_option("--max-new-tokens", max_new_tokens, "tokens to write")
       ->check(CLI::PositiveNumber)

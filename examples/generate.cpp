@@ -50,9 +50,9 @@ int write(const Arguments& arguments) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  CLI::App app{"Continues a prompt with a model from a Hugging Face folder.", "generate"};
+  CLI::App app{"Continues a prompt with a model.", "generate"};
   Arguments a;
-  app.add_option("MODEL", a.model, "a Hugging Face folder")->required();
+  app.add_option("MODEL", a.model, "a Hugging Face folder or a GGUF file")->required();
   app.add_option("--prompt", a.prompt, "the text to continue")->required();
   app.add_option("--strategy", a.strategy, "how to decode")
       ->check(CLI::IsMember({"cached", "recompute"}))

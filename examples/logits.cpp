@@ -38,7 +38,7 @@ struct Arguments {
 /// The rows by the cache: chunks of new tokens, all rows of each. Where the angles of positions depend on the
 /// length of the sequence, rows of different epochs need different keys: then the tokens before them are run again.
 template <class S>
-std::vector<float> cached_rows(const kvdecode::Transformer<S>& transformer, const Arguments& a,
+std::vector<float> cached_rows(const kvdecode::FileTransformer<S>& transformer, const Arguments& a,
                                kvdecode::ExecutorRef exec) {
   using Cache = kvdecode::GrowingCache<kvdecode::Native<S>>;
   const kvdecode::ModelConfig& config = transformer.config();
@@ -67,7 +67,7 @@ std::vector<float> cached_rows(const kvdecode::Transformer<S>& transformer, cons
 
 /// The rows by their definition: a fresh pass over each prefix.
 template <class S>
-std::vector<float> recomputed_rows(const kvdecode::Transformer<S>& transformer, const Arguments& a,
+std::vector<float> recomputed_rows(const kvdecode::FileTransformer<S>& transformer, const Arguments& a,
                                    kvdecode::ExecutorRef exec) {
   kvdecode::Decoder decoder(transformer, kvdecode::Recompute<>{.max_seq_len = longest(transformer, a)}, exec);
   std::vector<float> rows;
@@ -77,14 +77,14 @@ std::vector<float> recomputed_rows(const kvdecode::Transformer<S>& transformer, 
 }
 
 template <class S>
-Index longest(const kvdecode::Transformer<S>& transformer, const Arguments& a) {
+Index longest(const kvdecode::FileTransformer<S>& transformer, const Arguments& a) {
   return std::max(transformer.config().max_seq_len, static_cast<Index>(a.tokens.size()) + a.n_greedy);
 }
 
 template <class S>
 int write(const Arguments& a) {
   const kvdecode::LoadedModel model = kvdecode::load_model(a.model);
-  const kvdecode::Transformer<S> transformer(model.config, model.weights);
+  const kvdecode::FileTransformer<S> transformer(model.config, model.weights);
   kvdecode::ThreadTeam team(a.n_threads);
   const bool recompute = a.strategy == "recompute";
   const std::vector<float> rows =
@@ -120,7 +120,7 @@ int write(const Arguments& a) {
 int main(int argc, char** argv) {
   CLI::App app{"Writes the logits after each of some tokens to a safetensors file.", "logits"};
   Arguments a;
-  app.add_option("MODEL", a.model, "a Hugging Face folder")->required();
+  app.add_option("MODEL", a.model, "a Hugging Face folder or a GGUF file")->required();
   app.add_option("--tokens", a.tokens, "token ids, separated by commas")->required()->delimiter(',');
   app.add_option("--strategy", a.strategy, "how to decode")
       ->check(CLI::IsMember({"cached", "recompute"}))

@@ -6,6 +6,7 @@
 
 #include <kvdecode/cache/contiguous.hpp>
 #include <kvdecode/cache/growing.hpp>
+#include <kvdecode/core/block_formats.hpp>
 #include <kvdecode/kernels/activation.hpp>
 #include <kvdecode/kernels/attention.hpp>
 #include <kvdecode/kernels/linear.hpp>
@@ -33,6 +34,19 @@
   KVDECODE_TEMPLATE_LINEAR(BF16, S)                                                                         \
   KVDECODE_TEMPLATE_LINEAR(F16, S)                                                                          \
   KVDECODE_TEMPLATE_LINEAR(F64, S)                                                                          \
+  KVDECODE_TEMPLATE_LINEAR(Q8_0, S)                                                                         \
+  KVDECODE_TEMPLATE_LINEAR(Q4_0, S)                                                                         \
+  KVDECODE_TEMPLATE_LINEAR(Q4_1, S)                                                                         \
+  KVDECODE_TEMPLATE_LINEAR(Q5_0, S)                                                                         \
+  KVDECODE_TEMPLATE_LINEAR(Q5_1, S)                                                                         \
+  KVDECODE_TEMPLATE_LINEAR(Q2_K, S)                                                                         \
+  KVDECODE_TEMPLATE_LINEAR(Q3_K, S)                                                                         \
+  KVDECODE_TEMPLATE_LINEAR(Q4_K, S)                                                                         \
+  KVDECODE_TEMPLATE_LINEAR(Q5_K, S)                                                                         \
+  KVDECODE_TEMPLATE_LINEAR(Q6_K, S)                                                                         \
+  KVDECODE_TEMPLATE_LINEAR(IQ4_NL, S)                                                                       \
+  KVDECODE_TEMPLATE_LINEAR(IQ4_XS, S)                                                                       \
+  KVDECODE_TEMPLATE_LINEAR(MXFP4, S)                                                                        \
   KVDECODE_TEMPLATE_ATTENTION(F64, S)                                                                       \
   KVDECODE_TEMPLATE_ATTENTION(F32, S)                                                                       \
   KVDECODE_TEMPLATE_ATTENTION(F16, S)                                                                       \
@@ -47,16 +61,22 @@
   KVDECODE_TEMPLATE void rotary_angles<S>(Index, const double*, Index, S*, S*, double) noexcept;            \
   KVDECODE_TEMPLATE void rotate<S>(RotaryPairs, const S*, const S*, const S*, Index, Index, S*) noexcept;
 
-#define KVDECODE_TEMPLATE_FORWARD(Cache, S)                                               \
-  KVDECODE_TEMPLATE RowsView<const S> Transformer<S>::forward(Workspace<S>&, ExecutorRef, \
-                                                              std::span<const Segment<Cache>>) const;
-#define KVDECODE_TEMPLATE_MODEL(S)                   \
-  KVDECODE_TEMPLATE class Transformer<S>;            \
-  KVDECODE_TEMPLATE_FORWARD(ContiguousCache<F32>, S) \
-  KVDECODE_TEMPLATE_FORWARD(ContiguousCache<F16>, S) \
-  KVDECODE_TEMPLATE_FORWARD(GrowingCache<F32>, S)    \
-  KVDECODE_TEMPLATE_FORWARD(GrowingCache<F16>, S)    \
-  KVDECODE_TEMPLATE_FORWARD(GrowingCache<BF16>, S)
+// The model comes last: its name has commas.
+#define KVDECODE_TEMPLATE_FORWARD(Cache, S, ...)                                       \
+  KVDECODE_TEMPLATE RowsView<const S> __VA_ARGS__::forward(Workspace<S>&, ExecutorRef, \
+                                                           std::span<const Segment<Cache>>) const;
+#define KVDECODE_TEMPLATE_MODEL(S, ...)                           \
+  KVDECODE_TEMPLATE class __VA_ARGS__;                            \
+  KVDECODE_TEMPLATE_FORWARD(ContiguousCache<F32>, S, __VA_ARGS__) \
+  KVDECODE_TEMPLATE_FORWARD(ContiguousCache<F16>, S, __VA_ARGS__) \
+  KVDECODE_TEMPLATE_FORWARD(GrowingCache<F32>, S, __VA_ARGS__)    \
+  KVDECODE_TEMPLATE_FORWARD(GrowingCache<F16>, S, __VA_ARGS__)    \
+  KVDECODE_TEMPLATE_FORWARD(GrowingCache<BF16>, S, __VA_ARGS__)
+#define KVDECODE_TEMPLATE_MODELS(Formats)                                                                 \
+  KVDECODE_TEMPLATE_MODEL(float, Transformer<float, ExactActivations, Formats>)                           \
+  KVDECODE_TEMPLATE_MODEL(double, Transformer<double, ExactActivations, Formats>)                         \
+  KVDECODE_TEMPLATE_FORWARD(ContiguousCache<F64>, double, Transformer<double, ExactActivations, Formats>) \
+  KVDECODE_TEMPLATE_FORWARD(GrowingCache<F64>, double, Transformer<double, ExactActivations, Formats>)
 // NOLINTEND(bugprone-macro-parentheses)
 
 namespace kvdecode::inline KVDECODE_ABI {
@@ -65,10 +85,8 @@ KVDECODE_TEMPLATE_KERNELS(float)
 KVDECODE_TEMPLATE_KERNELS(double)
 }  // namespace kernels
 
-KVDECODE_TEMPLATE_MODEL(float)
-KVDECODE_TEMPLATE_MODEL(double)
-KVDECODE_TEMPLATE_FORWARD(ContiguousCache<F64>, double)
-KVDECODE_TEMPLATE_FORWARD(GrowingCache<F64>, double)
+KVDECODE_TEMPLATE_MODELS(CoreFormats)
+KVDECODE_TEMPLATE_MODELS(GgufFormats)
 }  // namespace kvdecode
 
 #undef KVDECODE_TEMPLATE
@@ -77,3 +95,4 @@ KVDECODE_TEMPLATE_FORWARD(GrowingCache<F64>, double)
 #undef KVDECODE_TEMPLATE_KERNELS
 #undef KVDECODE_TEMPLATE_FORWARD
 #undef KVDECODE_TEMPLATE_MODEL
+#undef KVDECODE_TEMPLATE_MODELS

@@ -4,6 +4,12 @@
 
 #include <kvdecode/io/architectures.hpp>
 #include <kvdecode/io/atomic_file.hpp>
+#include <kvdecode/io/gguf.hpp>
+#include <kvdecode/io/gguf_architectures.hpp>
+#include <kvdecode/io/gguf_metadata.hpp>
+#include <kvdecode/io/gguf_model.hpp>
+#include <kvdecode/io/gguf_tensor_binder.hpp>
+#include <kvdecode/io/gguf_type.hpp>
 #include <kvdecode/io/huggingface_config.hpp>
 #include <kvdecode/io/huggingface_model.hpp>
 #include <kvdecode/io/json.hpp>

@@ -52,7 +52,7 @@ TEST_CASE("load_text_model: the shipped model comes with its sizes, its tokenize
 
 TEST_CASE("load_text_model: handles share the weights and outlive the model they came from") {
   auto model = std::make_unique<kvdecode::TextModel>(kvdecode::load_text_model(kShipped));
-  const kvdecode::Transformer<float> first = model->transformer(), second = model->transformer();
+  const kvdecode::FileTransformer<float> first = model->transformer(), second = model->transformer();
   model.reset();
   CHECK(first.weights().token_embedding.data == second.weights().token_embedding.data);
   CHECK(first.weights().token_embedding.data[0] == second.weights().token_embedding.data[0]);
@@ -61,7 +61,7 @@ TEST_CASE("load_text_model: handles share the weights and outlive the model they
 TEST_CASE("load_text_model: what is missing or does not belong together is named") {
   CHECK(message_of("no/such/folder") == "no/such/folder: does not exist");
   CHECK(message_of("") == "a model's path is empty");
-  CHECK(contains(message_of(kShipped / "config.json"), "is a single file"));
+  CHECK(contains(message_of(kShipped / "config.json"), "is one file of a Hugging Face folder"));
   ScratchFolder folder("kvdecode_text_model_test");
   fs::remove(folder.path / "tokenizer.json");
   CHECK(contains(message_of(folder.path), "tokenizer.json"));

@@ -4,13 +4,19 @@
 
 #include <kvdecode/io/load_report.hpp>
 
+#include <kvdecode/core/block_formats.hpp>
 #include <kvdecode/core/types.hpp>
 #include <kvdecode/model/config.hpp>
+#include <kvdecode/model/transformer.hpp>
 #include <kvdecode/model/weights.hpp>
 
 #include <vector>
 
 namespace kvdecode::inline KVDECODE_ABI {
+
+/// A transformer whose matrices may have any format that a model's file may have.
+template <Scalar S = float>
+using FileTransformer = Transformer<S, ExactActivations, GgufFormats>;
 
 /// Config and weights fit one another. The weights lie in mapped files, which weights.owners keeps.
 struct LoadedModel {

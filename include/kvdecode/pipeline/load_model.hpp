@@ -3,6 +3,7 @@
 #pragma once
 
 #include <kvdecode/core/error.hpp>
+#include <kvdecode/io/gguf_model.hpp>
 #include <kvdecode/io/huggingface_model.hpp>
 #include <kvdecode/io/loaded_model.hpp>
 
@@ -11,18 +12,19 @@
 
 namespace kvdecode::inline KVDECODE_ABI {
 
-/// A model's weights and config, without a tokenizer: from a Hugging Face folder.
+/// A model's weights and config, without a tokenizer: from a Hugging Face folder or a GGUF file. To be computed
+/// by a FileTransformer.
 /// @throws Error kBadFile, kUnsupported, kMismatch, naming file and field or tensor
 inline LoadedModel load_model(const std::filesystem::path& path) {
   std::error_code error;
   if (path.empty() || !std::filesystem::exists(path, error)) [[unlikely]]
     detail::raise(ErrorCode::kBadFile,
                   path.empty() ? "a model's path is empty" : path.string() + ": does not exist");
-  if (!std::filesystem::is_directory(path, error)) [[unlikely]]
-    detail::raise(
-        ErrorCode::kUnsupported, path.string(),
-        ": is a single file; models are read from Hugging Face folders (config.json, model.safetensors)");
-  return load_huggingface_model(path);
+  if (path.extension() != ".gguf" && std::filesystem::is_regular_file(path, error) &&
+      std::filesystem::exists(path.parent_path() / "config.json", error)) [[unlikely]]
+    detail::raise(ErrorCode::kBadArgument, path.string(),
+                  ": is one file of a Hugging Face folder, which is loaded by the folder's path");
+  return std::filesystem::is_directory(path, error) ? load_huggingface_model(path) : load_gguf_model(path);
 }
 
 }  // namespace kvdecode

@@ -3,8 +3,8 @@
 #pragma once
 
 #include <kvdecode/core/error.hpp>
+#include <kvdecode/io/loaded_model.hpp>
 #include <kvdecode/io/mapped_file.hpp>
-#include <kvdecode/model/transformer.hpp>
 #include <kvdecode/pipeline/load_model.hpp>
 #include <kvdecode/text/tokenizer.hpp>
 #include <kvdecode/text/tokenizer_json.hpp>
@@ -33,8 +33,8 @@ class TextModel {
 
   /// The model, computing in S: shares the weights, copies only norms and biases.
   template <Scalar S = float>
-  Transformer<S> transformer() const {
-    return Transformer<S>(model_.config, model_.weights);
+  FileTransformer<S> transformer() const {
+    return FileTransformer<S>(model_.config, model_.weights);
   }
   const Tokenizer& tokenizer() const noexcept { return tokenizer_; }
   const ModelConfig& config() const noexcept { return model_.config; }
