@@ -12,6 +12,7 @@
 #include <kvdecode/core/error.hpp>
 #include <kvdecode/core/executor.hpp>
 #include <kvdecode/core/memory.hpp>
+#include <kvdecode/core/progress.hpp>
 #include <kvdecode/core/thread_team.hpp>
 #include <kvdecode/core/types.hpp>
 #include <kvdecode/core/view.hpp>

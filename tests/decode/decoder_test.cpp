@@ -156,6 +156,36 @@ TEST_CASE_TEMPLATE("decoder: bad tokens are refused, and nothing changes", Strat
                   [&] { decoder.append({}); });
 }
 
+TEST_CASE_TEMPLATE("decoder: a long append tells how far it is, and can be stopped without a trace", Strategy,
+                   EVERY_STRATEGY) {
+  const auto tokens = random_tokens(12, 37, 1);
+  Decoder decoder(small_transformer(), Strategy{.max_seq_len = 20, .prefill_chunk = 3});
+  decoder.append(std::span(tokens).first(4));
+  const auto before = copied(decoder.logits());
+
+  const Index n_run = Strategy::kKeepsCache ? 8 : 12;  // Recompute starts from nothing
+  std::vector<Index> heard;
+  auto stop = [&](Index done, Index total) {
+    CHECK(total == n_run);
+    heard.push_back(done);
+    return done < 6;
+  };
+  CHECK(decoder.append(std::span(tokens).subspan(4), stop).empty());
+  CHECK(heard == std::vector<Index>{3, 6});
+  CHECK(decoder.kv_len() == 4);
+  check_same_bits(copied(decoder.logits()), before);
+
+  heard.clear();
+  auto never_at_the_end = [&](Index done, Index total) {
+    heard.push_back(done);
+    return done < total;  // comes too late to stop anything
+  };
+  const auto logits = copied(decoder.append(std::span(tokens).subspan(4), never_at_the_end));
+  CHECK(heard.back() == n_run);
+  Decoder fresh(small_transformer(), Strategy{.max_seq_len = 20});
+  check_same_bits(logits, copied(fresh.append(tokens)));
+}
+
 TEST_CASE_TEMPLATE("decoder: what cannot be truncated stays", Strategy, EVERY_STRATEGY) {
   Decoder decoder(small_transformer(), Strategy{.max_seq_len = 20});
   CHECK_THROWS_WITH_AS(decoder.logits(), "decoder: an empty sequence has no logits", Error);

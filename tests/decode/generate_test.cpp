@@ -167,6 +167,36 @@ TEST_CASE("generate: cancelling leaves a decoder that can go on") {
   CHECK(generate(decoder, {}, Script{{8}}, {.max_new_tokens = 1}).tokens == Tokens{8});
 }
 
+TEST_CASE("generate: a long prompt is heard of, and can be cancelled between its passes") {
+  Decoder decoder(small_transformer(), Cached<>{.prefill_chunk = 2});
+  std::vector<Index> heard;
+  auto listener = [&](Index done, Index total) {
+    CHECK(total == 5);
+    heard.push_back(done);
+    return heard.size() != 2;
+  };
+  const Tokens prompt{1, 2, 3, 4, 5};
+  const GenerateResult none = generate(decoder, prompt, Script{}, {.on_prompt = listener});
+  CHECK(heard == std::vector<Index>{2, 4});
+  CHECK(none.tokens.empty());
+  CHECK(none.stop_reason == StopReason::kCancelled);
+  CHECK(decoder.kv_len() == 0);
+  CHECK(generate(decoder, prompt, Script{{8}}, {.max_new_tokens = 1, .on_prompt = listener}).tokens ==
+        Tokens{8});
+  CHECK(heard == std::vector<Index>{2, 4, 2, 4, 5});
+
+  std::stop_source source;
+  auto stop_then = [&](Index, Index) {
+    source.request_stop();
+    return true;
+  };
+  decoder.clear();
+  CHECK(
+      generate(decoder, prompt, Script{}, {.stop = source.get_token(), .on_prompt = stop_then}).stop_reason ==
+      StopReason::kCancelled);
+  CHECK(decoder.kv_len() == 0);
+}
+
 TEST_CASE("generate: a context is filled to its last position, and one token more is chosen") {
   auto decoder = small_decoder(10);
   const GenerateResult result =

@@ -73,10 +73,11 @@ struct ForgetsTokens {
   }
   template <class T, class S, class C>
   kvdecode::Advance<S> advance(const T& transformer, kvdecode::Workspace<S>& workspace, ExecutorRef exec,
-                               C& cache, std::span<const TokenId> history) const {
+                               C& cache, std::span<const TokenId> history,
+                               kvdecode::ProgressRef progress) const {
     std::vector<TokenId> tokens(history.begin(), history.end());
     if (tokens.size() - static_cast<std::size_t>(cache.kv_len()) > 1) tokens.back() = 0;
-    return cached.advance(transformer, workspace, exec, cache, std::span<const TokenId>(tokens));
+    return cached.advance(transformer, workspace, exec, cache, std::span<const TokenId>(tokens), progress);
   }
 };
 

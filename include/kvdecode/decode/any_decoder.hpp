@@ -37,8 +37,10 @@ class AnyDecoder {
   AnyDecoder(Decoder<T, Strategy> decoder) requires std::same_as<typename T::scalar, S>
       : self_(std::make_unique<Model<Decoder<T, Strategy>>>(std::move(decoder))) {}
 
-  std::span<const S> append(std::span<const TokenId> tokens) { return self_->append(tokens); }
-  std::span<const S> step(TokenId token) { return self_->append({&token, 1}); }
+  std::span<const S> append(std::span<const TokenId> tokens, ProgressRef progress = {}) {
+    return self_->append(tokens, progress);
+  }
+  std::span<const S> step(TokenId token) { return self_->append({&token, 1}, {}); }
   std::span<const S> logits() { return self_->logits(); }
   void truncate(Index new_len) { self_->truncate(new_len); }
   void clear() noexcept { self_->clear(); }
@@ -52,7 +54,7 @@ class AnyDecoder {
  private:
   struct Interface {
     virtual ~Interface() = default;
-    virtual std::span<const S> append(std::span<const TokenId> tokens) = 0;
+    virtual std::span<const S> append(std::span<const TokenId> tokens, ProgressRef progress) = 0;
     virtual std::span<const S> logits() = 0;
     virtual void truncate(Index new_len) = 0;
     virtual void clear() noexcept = 0;
@@ -64,7 +66,9 @@ class AnyDecoder {
   template <class D>
   struct Model final : Interface {
     explicit Model(D d) : decoder(std::move(d)) {}
-    std::span<const S> append(std::span<const TokenId> tokens) override { return decoder.append(tokens); }
+    std::span<const S> append(std::span<const TokenId> tokens, ProgressRef progress) override {
+      return decoder.append(tokens, progress);
+    }
     std::span<const S> logits() override { return decoder.logits(); }
     void truncate(Index new_len) override { decoder.truncate(new_len); }
     void clear() noexcept override { decoder.clear(); }

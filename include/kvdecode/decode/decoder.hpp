@@ -40,8 +40,10 @@ class Decoder {
 
   /// Appends tokens and returns the logits after the last one, [vocab_size], valid until the next operation.
   /// Cached: O(n) passes through the layers for n tokens; Recompute: for all tokens.
+  /// @param progress  hears of each pass: tokens run, tokens to run. It may stop before the last one: then
+  /// there are no logits (empty), and nothing has changed
   /// @throws Error kBadArgument (no tokens, token id), kCacheFull, std::bad_alloc: nothing changed
-  std::span<const scalar> append(std::span<const TokenId> tokens) {
+  std::span<const scalar> append(std::span<const TokenId> tokens, ProgressRef progress = {}) {
     if (tokens.empty()) [[unlikely]]
       detail::raise(ErrorCode::kBadArgument, "decoder: append needs at least one token");
     const Index n = static_cast<Index>(tokens.size());
@@ -55,11 +57,16 @@ class Decoder {
                       vocab_size);
     const std::size_t before = history_.size();
     history_.insert(history_.end(), tokens.begin(), tokens.end());
-    try {
-      return logits_of_history();
-    } catch (...) {
+    const auto undo = [&] {
       history_.resize(before);
       forget_from(static_cast<Index>(before));
+    };
+    try {
+      const std::span<const scalar> logits = logits_of_history(progress);
+      if (logits.empty()) undo();
+      return logits;
+    } catch (...) {
+      undo();
       throw;
     }
   }
@@ -109,11 +116,12 @@ class Decoder {
   }
 
  private:
-  std::span<const scalar> logits_of_history() {
-    const Advance<scalar> result =
-        strategy_.advance(transformer_, workspace_, exec_, cache_, std::span<const TokenId>(history_));
+  std::span<const scalar> logits_of_history(ProgressRef progress = {}) {
+    const Advance<scalar> result = strategy_.advance(transformer_, workspace_, exec_, cache_,
+                                                     std::span<const TokenId>(history_), progress);
     statistics_.n_tokens_run += result.n_tokens_run;
     statistics_.n_reprefill += result.reprefilled ? 1 : 0;
+    if (result.logits.rows == 0) return {};  // stopped
     return {result.logits.data, static_cast<std::size_t>(result.logits.cols)};
   }
   /// The cache must not be ahead of history; where it cannot go back, the next step runs what it lacks.

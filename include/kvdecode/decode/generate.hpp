@@ -4,6 +4,7 @@
 #pragma once
 
 #include <kvdecode/core/error.hpp>
+#include <kvdecode/core/progress.hpp>
 #include <kvdecode/core/types.hpp>
 #include <kvdecode/decode/decoder.hpp>
 #include <kvdecode/decode/stop_strings.hpp>
@@ -43,7 +44,9 @@ struct GenerateOptions {
   Index max_new_tokens = 128;
   std::vector<TokenId> stop_tokens = {};
   std::vector<std::string> stop_strings = {};  // with text only
-  std::stop_token stop = {};
+  std::stop_token stop = {};  // looked at before every token, and between the passes of a long prompt
+  ProgressRef on_prompt =
+      {};  // hears of the prompt's passes: tokens run, tokens to run; false stops as `stop` does
 };
 
 /// What generating took. Times in seconds.
@@ -89,8 +92,13 @@ GenerateResult generate_loop(D& decoder, std::span<const TokenId> prompt, Picker
   GenerateStatistics& statistics = result.statistics;
   statistics.n_prompt_tokens = static_cast<Index>(prompt.size());
   const Stopwatch watch;
-  std::span<const typename D::scalar> logits = prompt.empty() ? decoder.logits() : decoder.append(prompt);
-  while (true) {
+  const auto goes_on = [&](Index done, Index total) {
+    return options.on_prompt(done, total) && !options.stop.stop_requested();
+  };
+  std::span<const typename D::scalar> logits =
+      prompt.empty() ? decoder.logits() : decoder.append(prompt, goes_on);
+  if (logits.empty()) result.stop_reason = StopReason::kCancelled;
+  while (!logits.empty()) {
     if (static_cast<Index>(result.tokens.size()) >= options.max_new_tokens) {
       result.stop_reason = StopReason::kMaxNewTokens;
       break;
@@ -133,7 +141,7 @@ GenerateResult generate_loop(D& decoder, std::span<const TokenId> prompt, Picker
 /// @param on_token  bool(TokenId), called with each accepted token; false stops
 /// @throws Error kBadArgument (nothing to continue), kCacheFull (the prompt does not fit), and what the decoder
 /// throws. However it ends, the decoder is valid and holds the prompt and the accepted tokens; the last one only
-/// if a stop token came after it.
+/// if a stop token came after it. Stopped within the prompt, it holds what it held before.
 template <class D, Sampler<typename D::scalar> Picker, std::predicate<TokenId> OnToken>
 GenerateResult generate(D& decoder, std::span<const TokenId> prompt, Picker&& sampler,
                         const GenerateOptions& options, OnToken&& on_token) {

@@ -10,6 +10,7 @@
 #pragma once
 
 #include <kvdecode/cache/growing.hpp>
+#include <kvdecode/core/progress.hpp>
 #include <kvdecode/decode/concepts.hpp>
 
 #include <algorithm>
@@ -24,7 +25,7 @@ struct Auto {
 /// What one step did.
 template <class S>
 struct Advance {
-  RowsView<const S> logits;  // [1, vocab_size], in the workspace until its next use
+  RowsView<const S> logits;  // [1, vocab_size], in the workspace until its next use; no row if it was stopped
   Index n_tokens_run;        // tokens that passed through the layers
   bool reprefilled;          // old tokens had to be run again, for a new rotary epoch
 };
@@ -56,13 +57,13 @@ inline Index max_positions(const ModelConfig& config, Index max_seq_len) noexcep
   return config.position == PositionKind::kLearned ? std::min(max_seq_len, config.max_seq_len) : max_seq_len;
 }
 
-/// Runs history[cache.kv_len(), end) in passes of at most `chunk` tokens.
+/// Runs history[cache.kv_len(), end) in passes of at most `chunk` tokens; after each one, progress hears of it.
 template <class T, class S, class Cache>
 Advance<S> run_missing(const T& transformer, Workspace<S>& workspace, ExecutorRef exec, Cache& cache,
-                       std::span<const TokenId> history, Index chunk) {
+                       std::span<const TokenId> history, Index chunk, ProgressRef progress) {
   Advance<S> result{{}, 0, false};
-  const Index end = static_cast<Index>(history.size());
-  cache.reserve(end - cache.kv_len());  // the whole call, before its first pass
+  const Index end = static_cast<Index>(history.size()), n_missing = end - cache.kv_len();
+  cache.reserve(n_missing);  // the whole call, before its first pass
   while (cache.kv_len() < end) {
     const Index begin = cache.kv_len(), n = std::min({chunk, end - begin, cache.max_append()});
     const Segment<Cache> segment{
@@ -70,6 +71,7 @@ Advance<S> run_missing(const T& transformer, Workspace<S>& workspace, ExecutorRe
         begin + n == end ? Rows::kLast : Rows::kNone};
     result.logits = transformer.forward(workspace, exec, segment);
     result.n_tokens_run += n;
+    if (!progress(result.n_tokens_run, n_missing) && begin + n < end) break;
   }
   return result;
 }
@@ -99,9 +101,9 @@ struct Recompute {
   }
   template <class T, class S, class C>
   Advance<S> advance(const T& transformer, Workspace<S>& workspace, ExecutorRef exec, C& work,
-                     std::span<const TokenId> history) const {
+                     std::span<const TokenId> history, ProgressRef progress = {}) const {
     work.clear(transformer.config().rotary_epoch(static_cast<Index>(history.size())));
-    return detail::run_missing(transformer, workspace, exec, work, history, prefill_chunk);
+    return detail::run_missing(transformer, workspace, exec, work, history, prefill_chunk, progress);
   }
 };
 
@@ -128,13 +130,14 @@ struct Cached {
   }
   template <class T, class S, class C>
   Advance<S> advance(const T& transformer, Workspace<S>& workspace, ExecutorRef exec, C& kv,
-                     std::span<const TokenId> history) const {
+                     std::span<const TokenId> history, ProgressRef progress = {}) const {
     const Index epoch = transformer.config().rotary_epoch(static_cast<Index>(history.size()));
     const bool reprefill = epoch != kv.epoch() && kv.kv_len() > 0;
     if (epoch != kv.epoch()) kv.clear(epoch);
     // Logits of a token that is in the cache already have to be computed again with it.
     if (kv.kv_len() == static_cast<Index>(history.size())) kv.truncate(kv.kv_len() - 1);
-    Advance<S> result = detail::run_missing(transformer, workspace, exec, kv, history, prefill_chunk);
+    Advance<S> result =
+        detail::run_missing(transformer, workspace, exec, kv, history, prefill_chunk, progress);
     result.reprefilled = reprefill;
     return result;
   }
