@@ -5,6 +5,7 @@
 
 #include <kvdecode/io.hpp>
 #include <kvdecode/kvdecode.hpp>
+#include <kvdecode/pipeline/chat_template_source.hpp>
 #include <kvdecode/pipeline/generate_text.hpp>
 #include <kvdecode/pipeline/load_model.hpp>
 #include <kvdecode/pipeline/text_model.hpp>

@@ -74,6 +74,13 @@ TEST_CASE("load_text_model: what is missing or does not belong together is named
   CHECK(contains(message_of(folder.path), "has neither model.safetensors"));
 }
 
+TEST_CASE("load_text_model: the chat template comes with the model, if it has one") {
+  const ScratchFolder folder("kvdecode_text_model_chat_test");
+  CHECK(kvdecode::load_text_model(folder.path).chat_template().empty());
+  std::ofstream(folder.path / "tokenizer_config.json") << R"({"chat_template": "{{ messages }}"})";
+  CHECK(kvdecode::load_text_model(folder.path).chat_template() == "{{ messages }}");
+}
+
 TEST_CASE("load_text_model: a tokenizer with more tokens than the model is refused") {
   kvdecode::LoadedModel model = kvdecode::load_model(kShipped);
   model.config.vocab_size = 1000;

@@ -5,23 +5,26 @@
 #include <kvdecode/core/error.hpp>
 #include <kvdecode/io/loaded_model.hpp>
 #include <kvdecode/io/mapped_file.hpp>
+#include <kvdecode/pipeline/chat_template_source.hpp>
 #include <kvdecode/pipeline/load_model.hpp>
 #include <kvdecode/text/tokenizer.hpp>
 #include <kvdecode/text/tokenizer_json.hpp>
 
 #include <algorithm>
 #include <filesystem>
-#include <string_view>
+#include <string>
+#include <system_error>
 #include <utility>
 #include <vector>
 
 namespace kvdecode::inline KVDECODE_ABI {
 
-/// A model that reads and writes text: weights, mapped where they lie, and tokenizer. A cheap handle.
+/// A model that reads and writes text: weights, mapped where they lie, tokenizer and chat template. A cheap
+/// handle.
 class TextModel {
  public:
-  TextModel(LoadedModel model, Tokenizer tokenizer)
-      : model_(std::move(model)), tokenizer_(std::move(tokenizer)) {
+  TextModel(LoadedModel model, Tokenizer tokenizer, std::string chat_template = {})
+      : model_(std::move(model)), tokenizer_(std::move(tokenizer)), chat_template_(std::move(chat_template)) {
     if (tokenizer_.vocab_size() > model_.config.vocab_size) [[unlikely]]
       detail::raise(ErrorCode::kMismatch, "the tokenizer has ", tokenizer_.vocab_size(),
                     " tokens, the model only ", model_.config.vocab_size);
@@ -41,18 +44,15 @@ class TextModel {
   const LoadReport& report() const noexcept { return model_.report; }
   /// The tokens that end a text, as model and tokenizer name them.
   const std::vector<TokenId>& stop_tokens() const noexcept { return stop_tokens_; }
+  /// The source text of the model's chat template, as ChatTemplate parses it; empty if it has none.
+  const std::string& chat_template() const noexcept { return chat_template_; }
 
  private:
   LoadedModel model_;
   Tokenizer tokenizer_;
+  std::string chat_template_;
   std::vector<TokenId> stop_tokens_;
 };
-
-namespace detail {
-inline std::string_view text_of(const MappedFile& file) {
-  return {reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()};
-}
-}  // namespace detail
 
 /// The tokenizer of a Hugging Face folder: tokenizer.json, and the names of first and last token in
 /// tokenizer_config.json, if it is there. @throws Error kBadFile, kUnsupported
@@ -65,14 +65,15 @@ inline TokenizerSpec load_tokenizer_spec(const std::filesystem::path& folder) {
   return spec;
 }
 
-/// Loads a model and its tokenizer. Where the tokenizer names no first or last token, the model's are taken.
+/// Loads a model, its tokenizer and its chat template. Where the tokenizer names no first or last token, the
+/// model's are taken.
 /// @throws Error kBadFile, kUnsupported, kMismatch, naming file and field or tensor
 inline TextModel load_text_model(const std::filesystem::path& path) {
   LoadedModel model = load_model(path);
   TokenizerSpec spec = load_tokenizer_spec(path);
   if (!spec.bos_id && !model.bos_token_ids.empty()) spec.bos_id = model.bos_token_ids.front();
   if (!spec.eos_id && !model.eos_token_ids.empty()) spec.eos_id = model.eos_token_ids.front();
-  return TextModel(std::move(model), Tokenizer(std::move(spec)));
+  return TextModel(std::move(model), Tokenizer(std::move(spec)), load_chat_template(path));
 }
 
 }  // namespace kvdecode
