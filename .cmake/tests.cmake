@@ -111,11 +111,16 @@ if(EXISTS "${PROJECT_SOURCE_DIR}/${shipped_model}/config.json")
   set(generate_arguments ${shipped_model} --prompt "Once upon a time" --max-new-tokens 16)
   set(logits_arguments ${shipped_model} --tokens 1,2,3 --greedy 4
                        --output "${PROJECT_BINARY_DIR}/tests/logits.safetensors")
+  set(inspect_arguments ${shipped_model} --tensors --measure)
   foreach(program IN LISTS example_programs)
     add_test(NAME examples.${program} COMMAND ${program} ${${program}_arguments}
              WORKING_DIRECTORY "${PROJECT_SOURCE_DIR}")
     set_tests_properties(examples.${program} PROPERTIES LABELS examples)
   endforeach()
+  if(TARGET inspect)
+    set_tests_properties(examples.inspect PROPERTIES
+                         PASS_REGULAR_EXPRESSION "BF16 +56 tensors.*LlamaForCausalLM.*f32 +3.00 KiB +1.50 MiB.*over files and cache")
+  endif()
   if(TARGET logits AND TARGET generate AND TARGET compare)
     add_test(NAME examples.failures
              COMMAND "${tools_dir}/check_programs.sh" "${PROJECT_BINARY_DIR}/examples" "${PROJECT_SOURCE_DIR}/${shipped_model}")

@@ -6,6 +6,7 @@
 // Run: build/examples/compare [MODEL] [--prompt TEXT] [--max-new-tokens N] [--threads N]
 // Exit status 1 if a token or a bit differs.
 #include "program.hpp"
+#include "progress_line.hpp"
 
 #include <kvdecode/pipeline.hpp>
 
@@ -125,6 +126,7 @@ int main(int argc, char** argv) {
       ->capture_default_str();
   return program::run(app, argc, argv, [&] {
     const kvdecode::TextModel model = kvdecode::load_text_model(path);
+    program::read_ahead(model.report());
     kvdecode::ThreadTeam team(n_threads);
     const Outcome naive = write("Recompute: every step runs the whole sequence", model,
                                 kvdecode::Recompute<>{}, prompt, max_new_tokens, team);

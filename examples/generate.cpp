@@ -4,6 +4,7 @@
 // Run: build/examples/generate MODEL --prompt TEXT [--strategy cached|recompute] [--max-new-tokens N]
 //          [--temperature X --top-k K --top-p P --seed S] [--threads N] [--scalar f32|f64]
 #include "program.hpp"
+#include "progress_line.hpp"
 
 #include <kvdecode/pipeline.hpp>
 
@@ -26,17 +27,21 @@ struct Arguments {
 template <class S>
 int write(const Arguments& arguments) {
   const kvdecode::TextModel model = kvdecode::load_text_model(arguments.model);
+  program::read_ahead(model.report());
   kvdecode::ThreadTeam team(arguments.n_threads);
+  program::ProgressLine reading_prompt("reading the prompt");
   kvdecode::DecodeOptions options;
   if (arguments.strategy == "recompute") options.strategy = kvdecode::DecodeOptions::Strategy::kRecompute;
   auto decoder = kvdecode::make_decoder(model.transformer<S>(), options, team);
-  const auto result = kvdecode::generate_text(
-      decoder, model.tokenizer(), arguments.prompt, kvdecode::Sampling<>(arguments.sampling),
-      {.max_new_tokens = arguments.max_new_tokens, .stop_tokens = model.stop_tokens()},
-      [](std::string_view piece) {
-        std::cout << piece << std::flush;
-        return std::cout.good();
-      });
+  const auto result = kvdecode::generate_text(decoder, model.tokenizer(), arguments.prompt,
+                                              kvdecode::Sampling<>(arguments.sampling),
+                                              {.max_new_tokens = arguments.max_new_tokens,
+                                               .stop_tokens = model.stop_tokens(),
+                                               .on_prompt = reading_prompt},
+                                              [](std::string_view piece) {
+                                                std::cout << piece << std::flush;
+                                                return std::cout.good();
+                                              });
   std::cout << std::endl;
   if (!std::cout) throw std::runtime_error("standard output cannot be written");
   const kvdecode::GenerateStatistics& s = result.statistics;

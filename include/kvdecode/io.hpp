@@ -17,6 +17,7 @@
 #include <kvdecode/io/load_report.hpp>
 #include <kvdecode/io/loaded_model.hpp>
 #include <kvdecode/io/mapped_file.hpp>
+#include <kvdecode/io/page_in.hpp>
 #include <kvdecode/io/safetensors.hpp>
 #include <kvdecode/io/safetensors_dtype.hpp>
 #include <kvdecode/io/safetensors_writer.hpp>

@@ -57,6 +57,12 @@ expect 2 compare --max-new-tokens 0
 expect 2 compare --threads x
 expect 1 compare "$work/nowhere"
 expect 1 compare "$work/broken"
+expect 2 inspect
+expect 2 inspect "$model" --measure 0
+expect 2 inspect "$model" --max-seq-len none
+expect 1 inspect "$work/nowhere"
+expect 1 inspect "$work/broken"
+expect 1 inspect "$work/broken" --measure
 
 echo "$checked calls, $faults not as expected"
 ((faults == 0))
