@@ -59,6 +59,39 @@ KVDECODE_INLINE void accumulate_tile(const std::byte* rows, Index row_stride, co
   }
 }
 
+/// Whether a row is best taken a block at a time: its blocks share scales, and unpacking is what costs. At a byte
+/// a number and more, reading costs more than that, and is best left as even as can be.
+template <class F, class S>
+concept IsUnpackedByBlocks = std::is_floating_point_v<S> && requires {
+  typename F::Scales;
+} &&(F::kBlockBytes < F::kBlock);
+
+/// Whole blocks of R rows times one row of x, from number 0 on. @return the numbers done
+template <class F, class S, int R>
+KVDECODE_INLINE Index accumulate_blocks(const std::byte* rows, Index row_stride, const S* x, Index n,
+                                        Index prefetch_bytes, Lanes<S> (&lanes)[R]) {
+  // So many at a time that what layouts compute from an index is constant.
+  constexpr int kBlock = static_cast<int>(F::kBlock), kGroup = kBlock < 128 ? kBlock : 128;
+  const Index n_whole = n / kBlock * kBlock;
+  for (Index k = 0; k < n_whole; k += kBlock, rows += F::kBlockBytes) {
+    typename F::Scales scales[R];
+    simd::unroll<R>([&](auto r) KVDECODE_INLINE_LAMBDA { scales[r] = F::scales(rows + r * row_stride); });
+    for (int g = 0; g < kBlock / kGroup; ++g) {
+      simd::unroll<kGroup / kLanes>([&](auto part) KVDECODE_INLINE_LAMBDA {
+        const int i = g * kGroup + part * kLanes;
+        const Lanes<S> v = Lanes<S>::loadu(x + k + i);
+        simd::unroll<R>([&](auto r) KVDECODE_INLINE_LAMBDA {
+          simd::prefetch(rows + r * row_stride + i * F::kBlockBytes / kBlock + prefetch_bytes);
+        });
+        simd::unroll<R>([&](auto r) KVDECODE_INLINE_LAMBDA {
+          lanes[r] = fma(F::template widen_block<S>(rows + r * row_stride, scales[r], i), v, lanes[r]);
+        });
+      });
+    }
+  }
+  return n_whole;
+}
+
 }  // namespace detail
 
 /// out[c * out_stride + r] = dot(row r, x row c), each row of n numbers. 2 n R C flops.
@@ -71,6 +104,8 @@ void dot_tile(const std::byte* rows, Index row_stride, const S* x, Index x_strid
   L lanes[R * C];
   simd::unroll<R * C>([&](auto i) KVDECODE_INLINE_LAMBDA { lanes[i] = L::zero(); });
   Index k = 0;
+  if constexpr (C == 1 && detail::IsUnpackedByBlocks<F, S>)
+    k = detail::accumulate_blocks<F, S, R>(rows, row_stride, x, n, prefetch_bytes, lanes);
   for (; k + kLanes <= n; k += kLanes) {
     if constexpr (C == 1) {
       if (prefetch_bytes != 0)

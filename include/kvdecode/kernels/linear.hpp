@@ -49,6 +49,15 @@ void decode_rows(const MatrixView& w, Index begin, Index n, S* out) noexcept {
   for (Index r = 0; r < n; ++r) {
     const std::byte* row = w.data + (begin + r) * w.stride;
     Index k = 0;
+    if constexpr (IsUnpackedByBlocks<F, S>)
+      for (; k + F::kBlock <= w.cols; k += F::kBlock) {
+        const std::byte* const block = row + k / F::kBlock * F::kBlockBytes;
+        const auto scales = F::scales(block);
+        simd::unroll<static_cast<int>(F::kBlock) / kLanes>([&](auto part) KVDECODE_INLINE_LAMBDA {
+          constexpr int i = part * kLanes;
+          F::template widen_block<S>(block, scales, i).storeu(out + r * w.cols + k + i);
+        });
+      }
     for (; k + kLanes <= w.cols; k += kLanes) F::template widen<S>(row, k).storeu(out + r * w.cols + k);
     for (; k < w.cols; ++k) out[r * w.cols + k] = F::template decode<S>(row, k);
   }

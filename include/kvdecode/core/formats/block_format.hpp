@@ -23,16 +23,18 @@ namespace kvdecode::inline KVDECODE_ABI {
 /// | B::kId | the format's tag |
 /// | B::kSize, B::kBytes | numbers in a block, a power of two of at least 16; its bytes |
 /// | B::value(block, i) | number i of the block: the definition |
-/// | B::values(block, i) | numbers i … i+15, the same bits; i is a multiple of 16 |
+/// | B::Scales, B::scales(block) | what the numbers of a block share, ready for use |
+/// | B::values(block, scales, i) | numbers i … i+15, the same bits as value(); i is a multiple of 16 |
 /// | B::encode(values, block) | optional: stores kSize doubles |
 ///
 /// A stored number is a float, rounded as `value` says: each product by itself, never fused with a sum.
 template <class B>
-concept BlockLayout = requires(const std::byte* block, int i) {
+concept BlockLayout = requires(const std::byte* block, int i, const typename B::Scales& scales) {
   { B::kId } -> std::convertible_to<FormatId>;
   requires B::kSize >= kLanes && (B::kSize & (B::kSize - 1)) == 0 && B::kBytes > 0;
   { B::value(block, i) } -> std::same_as<float>;
-  { B::values(block, i) } -> std::same_as<Lanes<float>>;
+  { B::scales(block) } -> std::same_as<typename B::Scales>;
+  { B::values(block, scales, i) } -> std::same_as<Lanes<float>>;
 };
 
 /// The format whose rows are blocks of layout B, one after another. Every scalar gets the float that the
@@ -42,6 +44,8 @@ struct BlockFormat {
   static constexpr FormatId kId = B::kId;
   static constexpr std::string_view kName = to_string(B::kId);
   static constexpr Index kBlock = B::kSize;
+  static constexpr Index kBlockBytes = B::kBytes;
+  using Scales = typename B::Scales;
   /// Whole blocks: the last may be used in part.
   static constexpr Index row_bytes(Index n) { return (n + kBlock - 1) / kBlock * B::kBytes; }
 
@@ -51,10 +55,19 @@ struct BlockFormat {
   }
   template <class S>
   static KVDECODE_INLINE Lanes<S> widen(const std::byte* row, Index first) {
-    if constexpr (std::is_floating_point_v<S>)
-      return simd::convert<S>(B::values(block_of(row, first), within(first)));
-    else
+    if constexpr (std::is_floating_point_v<S>) {
+      const std::byte* const block = block_of(row, first);
+      return widen_block<S>(block, B::scales(block), within(first));
+    } else {
       return detail::widen_by_element<BlockFormat, S>(row, first);
+    }
+  }
+  /// What the numbers of a block share, so that it is computed once.
+  static KVDECODE_INLINE Scales scales(const std::byte* block) { return B::scales(block); }
+  /// Numbers i … i+15 of a block.
+  template <std::floating_point S>
+  static KVDECODE_INLINE Lanes<S> widen_block(const std::byte* block, const Scales& scales, int i) {
+    return simd::convert<S>(B::values(block, scales, i));
   }
   /// A last block in part is filled up with zeros.
   template <class S>
@@ -81,6 +94,32 @@ struct BlockFormat {
 };
 
 namespace detail {
+
+/// The scales of layouts, ready for use.
+struct OneScale {
+  float scale;
+};
+struct ScaleAndMinimum {
+  float scale;
+  float minimum;
+};
+/// One for each sixteen numbers.
+struct SubScales {
+  SubScales() = default;
+  explicit KVDECODE_INLINE SubScales(const Lanes<float>& s) { s.storeu(scale); }
+
+  float scale[kLanes];
+};
+struct SubScalesAndMinimums {
+  SubScalesAndMinimums() = default;
+  KVDECODE_INLINE SubScalesAndMinimums(const Lanes<float>& s, const Lanes<float>& m) {
+    s.storeu(scale);
+    m.storeu(minimum);
+  }
+
+  float scale[kLanes];
+  float minimum[kLanes];
+};
 
 /// Byte i of a block as a number.
 KVDECODE_INLINE int byte_at(const std::byte* block, int i) { return std::to_integer<int>(block[i]); }

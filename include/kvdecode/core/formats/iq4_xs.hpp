@@ -27,10 +27,18 @@ struct IQ4_XSBlock {
     return mul(mul(scale_at(block), static_cast<float>(scale(block, i / 32))),
                static_cast<float>(kIq4Levels[q]));
   }
-  static KVDECODE_INLINE Lanes<float> values(const std::byte* block, int i) {
+  struct Scales {
+    float scale[8];  // of 32 numbers each
+  };
+  static KVDECODE_INLINE Scales scales(const std::byte* block) {
+    const float d = simd::load_f16(block);
+    Scales all;
+    for (int j = 0; j < 8; ++j) all.scale[j] = mul(d, static_cast<float>(scale(block, j)));
+    return all;
+  }
+  static KVDECODE_INLINE Lanes<float> values(const std::byte* block, const Scales& scales, int i) {
     const simd::Bytes q = simd::bit_field(simd::load_bytes(block + kCodes + i / 32 * 16), i / 16 % 2 * 4, 15);
-    const float s = mul(simd::load_f16(block), static_cast<float>(scale(block, i / 32)));
-    return mul(Lanes<float>::set1(s), simd::to_lanes(simd::lookup(kIq4Levels, q)));
+    return mul(Lanes<float>::set1(scales.scale[i / 32]), simd::to_lanes(simd::lookup(kIq4Levels, q)));
   }
 };
 

@@ -28,9 +28,11 @@ struct MXFP4Block {
     const int q = byte_at(block, kCodes + i % 16) >> (i / 16 * 4) & 15;
     return mul(scale(block), static_cast<float>(kFp4Doubled[q]));
   }
-  static KVDECODE_INLINE Lanes<float> values(const std::byte* block, int i) {
+  using Scales = OneScale;
+  static KVDECODE_INLINE Scales scales(const std::byte* block) { return {scale(block)}; }
+  static KVDECODE_INLINE Lanes<float> values(const std::byte* block, const Scales& scales, int i) {
     const simd::Bytes q = simd::bit_field(simd::load_bytes(block + kCodes), i / 16 * 4, 15);
-    return mul(Lanes<float>::set1(scale(block)), simd::to_lanes(simd::lookup(kFp4Doubled, q)));
+    return mul(Lanes<float>::set1(scales.scale), simd::to_lanes(simd::lookup(kFp4Doubled, q)));
   }
 };
 

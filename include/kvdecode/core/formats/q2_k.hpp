@@ -22,13 +22,19 @@ struct Q2_KBlock {
     const float minimum = mul(scale_at(block + kMinimum), static_cast<float>(s >> 4));
     return mul(scale, static_cast<float>(q)) - minimum;
   }
-  static KVDECODE_INLINE Lanes<float> values(const std::byte* block, int i) {
+  using Scales = SubScalesAndMinimums;
+  static KVDECODE_INLINE Scales scales(const std::byte* block) {
+    const simd::Bytes both = simd::load_bytes(block);
+    return {
+        mul(Lanes<float>::set1(simd::load_f16(block + kScale)), simd::to_lanes(simd::bit_field(both, 0, 15))),
+        mul(Lanes<float>::set1(simd::load_f16(block + kMinimum)),
+            simd::to_lanes(simd::bit_field(both, 4, 15)))};
+  }
+  static KVDECODE_INLINE Lanes<float> values(const std::byte* block, const Scales& scales, int i) {
     const simd::Bytes q =
         simd::bit_field(simd::load_bytes(block + kCodes + i / 128 * 32 + i % 32), i % 128 / 32 * 2, 3);
-    const int s = byte_at(block, i / 16);
-    const float scale = mul(simd::load_f16(block + kScale), static_cast<float>(s & 15));
-    const float minimum = mul(simd::load_f16(block + kMinimum), static_cast<float>(s >> 4));
-    return sub(mul(Lanes<float>::set1(scale), simd::to_lanes(q)), Lanes<float>::set1(minimum));
+    return sub(mul(Lanes<float>::set1(scales.scale[i / 16]), simd::to_lanes(q)),
+               Lanes<float>::set1(scales.minimum[i / 16]));
   }
 };
 

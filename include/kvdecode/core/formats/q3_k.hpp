@@ -28,12 +28,22 @@ struct Q3_KBlock {
     return mul(mul(scale_at(block + kScale), static_cast<float>(scale(block, i / 16))),
                static_cast<float>((low | high << 2) - 4));
   }
-  static KVDECODE_INLINE Lanes<float> values(const std::byte* block, int i) {
+  using Scales = SubScales;
+  static KVDECODE_INLINE Scales scales(const std::byte* block) {
+    // Four scales a word: the nibbles of s[0 … 7], low ones first, and the pairs of bits of s[8 … 11] above them.
+    std::uint32_t s[3], words[4];
+    std::memcpy(s, block + kScales, sizeof s);
+    for (int j = 0; j < 4; ++j)
+      words[j] = (s[j % 2] >> (j / 2 * 4) & 0x0f0f0f0fu) | (s[2] >> (2 * j) & 0x03030303u) << 4;
+    simd::Bytes bytes;
+    std::memcpy(&bytes, words, sizeof bytes);
+    return Scales(mul(Lanes<float>::set1(simd::load_f16(block + kScale)), simd::to_lanes(bytes - 32)));
+  }
+  static KVDECODE_INLINE Lanes<float> values(const std::byte* block, const Scales& scales, int i) {
     const simd::Bytes low =
         simd::bit_field(simd::load_bytes(block + kCodes + i / 128 * 32 + i % 32), i % 128 / 32 * 2, 3);
     const simd::Bytes high = simd::bit_field(simd::load_bytes(block + i % 32), i / 32, 1);
-    const float s = mul(simd::load_f16(block + kScale), static_cast<float>(scale(block, i / 16)));
-    return mul(Lanes<float>::set1(s), simd::to_lanes(low + high * 4 - 4));
+    return mul(Lanes<float>::set1(scales.scale[i / 16]), simd::to_lanes(low + high * 4 - 4));
   }
 };
 

@@ -19,9 +19,11 @@ struct Q4_0Block {
     const int q = byte_at(block, kCodes + i % 16) >> (i / 16 * 4) & 15;
     return mul(scale_at(block), static_cast<float>(q - 8));
   }
-  static KVDECODE_INLINE Lanes<float> values(const std::byte* block, int i) {
+  using Scales = OneScale;
+  static KVDECODE_INLINE Scales scales(const std::byte* block) { return {simd::load_f16(block)}; }
+  static KVDECODE_INLINE Lanes<float> values(const std::byte* block, const Scales& scales, int i) {
     const simd::Bytes q = simd::bit_field(simd::load_bytes(block + kCodes), i / 16 * 4, 15);
-    return mul(Lanes<float>::set1(simd::load_f16(block)), simd::to_lanes(q - 8));
+    return mul(Lanes<float>::set1(scales.scale), simd::to_lanes(q - 8));
   }
   /// The number of largest magnitude becomes -8, so that all eight negative steps are of use.
   static void encode(const double* values, std::byte* block) {

@@ -17,10 +17,13 @@ struct Q4_1Block {
     const int q = byte_at(block, kCodes + i % 16) >> (i / 16 * 4) & 15;
     return mul(scale_at(block), static_cast<float>(q)) + scale_at(block + kMinimum);
   }
-  static KVDECODE_INLINE Lanes<float> values(const std::byte* block, int i) {
+  using Scales = ScaleAndMinimum;
+  static KVDECODE_INLINE Scales scales(const std::byte* block) {
+    return {simd::load_f16(block), simd::load_f16(block + kMinimum)};
+  }
+  static KVDECODE_INLINE Lanes<float> values(const std::byte* block, const Scales& scales, int i) {
     const simd::Bytes q = simd::bit_field(simd::load_bytes(block + kCodes), i / 16 * 4, 15);
-    return add(mul(Lanes<float>::set1(simd::load_f16(block)), simd::to_lanes(q)),
-               Lanes<float>::set1(simd::load_f16(block + kMinimum)));
+    return add(mul(Lanes<float>::set1(scales.scale), simd::to_lanes(q)), Lanes<float>::set1(scales.minimum));
   }
 };
 

@@ -23,13 +23,17 @@ struct Q4_KBlock {
     const float minimum = mul(scale_at(block + kMinimum), static_cast<float>(s.minimum));
     return mul(scale, static_cast<float>(q)) - minimum;
   }
-  static KVDECODE_INLINE Lanes<float> values(const std::byte* block, int i) {
+  using Scales = SubScalesAndMinimums;
+  static KVDECODE_INLINE Scales scales(const std::byte* block) {
+    const Lanes<float> both = simd::to_lanes(six_bit_scales(block + kScales));
+    return {mul(Lanes<float>::set1(simd::load_f16(block)), both),
+            mul(Lanes<float>::set1(simd::load_f16(block + kMinimum)), both)};
+  }
+  static KVDECODE_INLINE Lanes<float> values(const std::byte* block, const Scales& scales, int i) {
     const simd::Bytes q =
         simd::bit_field(simd::load_bytes(block + kCodes + i / 64 * 32 + i % 32), i / 32 % 2 * 4, 15);
-    const SixBitScale s = six_bit_scale(block + kScales, i / 32);
-    const float scale = mul(simd::load_f16(block), static_cast<float>(s.scale));
-    const float minimum = mul(simd::load_f16(block + kMinimum), static_cast<float>(s.minimum));
-    return sub(mul(Lanes<float>::set1(scale), simd::to_lanes(q)), Lanes<float>::set1(minimum));
+    return sub(mul(Lanes<float>::set1(scales.scale[i / 32]), simd::to_lanes(q)),
+               Lanes<float>::set1(scales.minimum[8 + i / 32]));
   }
 };
 

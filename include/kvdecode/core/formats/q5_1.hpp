@@ -19,11 +19,15 @@ struct Q5_1Block {
     const int high = byte_at(block, kFifth + i / 8) >> (i % 8) & 1;
     return mul(scale_at(block), static_cast<float>(low | high << 4)) + scale_at(block + kMinimum);
   }
-  static KVDECODE_INLINE Lanes<float> values(const std::byte* block, int i) {
+  using Scales = ScaleAndMinimum;
+  static KVDECODE_INLINE Scales scales(const std::byte* block) {
+    return {simd::load_f16(block), simd::load_f16(block + kMinimum)};
+  }
+  static KVDECODE_INLINE Lanes<float> values(const std::byte* block, const Scales& scales, int i) {
     const simd::Bytes low = simd::bit_field(simd::load_bytes(block + kCodes), i / 16 * 4, 15);
     const simd::Bytes high = simd::spread_bits(load_element<std::uint16_t>(block + kFifth, i / 16), 16);
-    return add(mul(Lanes<float>::set1(simd::load_f16(block)), simd::to_lanes(low | high)),
-               Lanes<float>::set1(simd::load_f16(block + kMinimum)));
+    return add(mul(Lanes<float>::set1(scales.scale), simd::to_lanes(low | high)),
+               Lanes<float>::set1(scales.minimum));
   }
 };
 

@@ -22,14 +22,17 @@ struct Q6_KBlock {
     const auto s = static_cast<float>(load_element<std::int8_t>(block, kScales + i / 16));
     return mul(mul(scale_at(block + kScale), s), static_cast<float>((low | high << 4) - 32));
   }
-  static KVDECODE_INLINE Lanes<float> values(const std::byte* block, int i) {
+  using Scales = SubScales;
+  static KVDECODE_INLINE Scales scales(const std::byte* block) {
+    return Scales(mul(Lanes<float>::set1(simd::load_f16(block + kScale)),
+                      simd::to_lanes(simd::load_bytes(block + kScales))));
+  }
+  static KVDECODE_INLINE Lanes<float> values(const std::byte* block, const Scales& scales, int i) {
     const simd::Bytes low =
         simd::bit_field(simd::load_bytes(block + i / 128 * 64 + i % 64), i % 128 / 64 * 4, 15);
     const simd::Bytes high =
         simd::bit_field(simd::load_bytes(block + kUpper + i / 128 * 32 + i % 32), i % 128 / 32 * 2, 3);
-    const auto s = static_cast<float>(load_element<std::int8_t>(block, kScales + i / 16));
-    return mul(Lanes<float>::set1(mul(simd::load_f16(block + kScale), s)),
-               simd::to_lanes(low + high * 16 - 32));
+    return mul(Lanes<float>::set1(scales.scale[i / 16]), simd::to_lanes(low + high * 16 - 32));
   }
 };
 

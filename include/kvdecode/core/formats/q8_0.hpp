@@ -18,9 +18,10 @@ struct Q8_0Block {
   static float value(const std::byte* block, int i) {
     return mul(scale_at(block), static_cast<float>(load_element<std::int8_t>(block, kCodes + i)));
   }
-  static KVDECODE_INLINE Lanes<float> values(const std::byte* block, int i) {
-    return mul(Lanes<float>::set1(simd::load_f16(block)),
-               simd::to_lanes(simd::load_bytes(block + kCodes + i)));
+  using Scales = OneScale;
+  static KVDECODE_INLINE Scales scales(const std::byte* block) { return {simd::load_f16(block)}; }
+  static KVDECODE_INLINE Lanes<float> values(const std::byte* block, const Scales& scales, int i) {
+    return mul(Lanes<float>::set1(scales.scale), simd::to_lanes(simd::load_bytes(block + kCodes + i)));
   }
   /// The largest number becomes ±127.
   static void encode(const double* values, std::byte* block) {

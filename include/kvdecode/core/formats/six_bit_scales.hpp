@@ -23,5 +23,16 @@ KVDECODE_INLINE SixBitScale six_bit_scale(const std::byte* p, int j) {
   return {(low & 15) | (byte_at(p, j - 4) >> 6) << 4, low >> 4 | (byte_at(p, j) >> 6) << 4};
 }
 
+/// All of them: the eight scales, then the eight minimums.
+KVDECODE_INLINE simd::Bytes six_bit_scales(const std::byte* p) {
+  std::uint32_t s[3];  // four bytes a word
+  std::memcpy(s, p, sizeof s);
+  const std::uint32_t words[4] = {s[0] & 0x3f3f3f3fu, (s[2] & 0x0f0f0f0fu) | (s[0] >> 2 & 0x30303030u),
+                                  s[1] & 0x3f3f3f3fu, (s[2] >> 4 & 0x0f0f0f0fu) | (s[1] >> 2 & 0x30303030u)};
+  simd::Bytes bytes;
+  std::memcpy(&bytes, words, sizeof bytes);
+  return bytes;
+}
+
 }  // namespace detail
 }  // namespace kvdecode
