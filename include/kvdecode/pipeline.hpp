@@ -7,6 +7,8 @@
 #include <kvdecode/kvdecode.hpp>
 #include <kvdecode/pipeline/chat_template_source.hpp>
 #include <kvdecode/pipeline/generate_text.hpp>
+#include <kvdecode/pipeline/gguf_pre_tokenizers.hpp>
+#include <kvdecode/pipeline/gguf_tokenizer.hpp>
 #include <kvdecode/pipeline/load_model.hpp>
 #include <kvdecode/pipeline/text_model.hpp>
 #include <kvdecode/text.hpp>

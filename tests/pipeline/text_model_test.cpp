@@ -1,11 +1,19 @@
 // SPDX-License-Identifier: MIT
 #include <kvdecode/pipeline/text_model.hpp>
 
-#include <doctest/doctest.h>
+#include <kvdecode/io/gguf.hpp>
 
+#include <doctest/doctest.h>
+#include <io/gguf_support.hpp>
+
+#include <cstdint>
 #include <filesystem>
 #include <fstream>
+#include <functional>
+#include <memory>
 #include <string>
+#include <string_view>
+#include <vector>
 
 namespace {
 
@@ -33,6 +41,43 @@ std::string message_of(const fs::path& folder) {
     return error.what();
   }
   return "";
+}
+
+/// A GGUF model of 80 tokens without a tokenizer.
+const fs::path kGgufModel =
+    fs::path(KVDECODE_TEST_DATA_DIR) / "gguf" / "models" / "llama-gqa-tied" / "model.gguf";
+
+/// Writes that model to `path` with a tokenizer of its own: what `add` writes.
+void write_gguf(const fs::path& path, const std::function<void(io_test::GgufWriter&)>& add) {
+  const kvdecode::GgufFile file(kGgufModel);
+  const auto text_of = [](std::span<const std::byte> bytes) {
+    return std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  };
+  io_test::GgufWriter writer;
+  for (const auto& [key, value] : file.metadata().entries())
+    if (!key.starts_with("tokenizer.")) {
+      REQUIRE_FALSE(value.is_array);
+      writer.raw_value(key, static_cast<std::uint32_t>(value.type), text_of(value.bytes));
+    }
+  for (const kvdecode::GgufTensor& tensor : file.tensors())
+    writer.tensor(tensor.name, {tensor.shape().begin(), tensor.shape().end()}, tensor.type->number,
+                  text_of(tensor.bytes));
+  add(writer);
+  std::ofstream(path, std::ios::binary) << writer.bytes();
+}
+
+/// Marks, the bytes of "ab" and a word; ids 4 and 5 end a turn, the file names the first of them.
+void add_tokenizer(io_test::GgufWriter& writer) {
+  writer.value("tokenizer.ggml.model", "gpt2");
+  writer.value("tokenizer.ggml.pre", "gpt-2");
+  writer.array("tokenizer.ggml.tokens",
+               std::vector<std::string>{"<|start|>", "a", "b", "ab", "<|eot_id|>", "<|im_end|>"});
+  writer.array("tokenizer.ggml.token_type", std::vector<std::int32_t>{3, 1, 1, 1, 3, 3});
+  writer.array("tokenizer.ggml.merges", std::vector<std::string>{"a b"});
+  writer.value("tokenizer.ggml.bos_token_id", std::uint32_t{0});
+  writer.value("tokenizer.ggml.eos_token_id", std::uint32_t{4});
+  writer.value("tokenizer.ggml.add_bos_token", true);
+  writer.value("tokenizer.chat_template", "{{ bos_token }}");
 }
 
 bool contains(const std::string& text, const char* part) { return text.find(part) != std::string::npos; }
@@ -79,6 +124,29 @@ TEST_CASE("load_text_model: the chat template comes with the model, if it has on
   CHECK(kvdecode::load_text_model(folder.path).chat_template().empty());
   std::ofstream(folder.path / "tokenizer_config.json") << R"({"chat_template": "{{ messages }}"})";
   CHECK(kvdecode::load_text_model(folder.path).chat_template() == "{{ messages }}");
+}
+
+TEST_CASE(
+    "load_text_model: a GGUF file brings its tokenizer, its chat template and all tokens that end a turn") {
+  const ScratchFolder folder("kvdecode_text_model_gguf_test");
+  write_gguf(folder.path / "model.gguf", add_tokenizer);
+  const kvdecode::TextModel model = kvdecode::load_text_model(folder.path / "model.gguf");
+  CHECK(model.config().vocab_size == 80);
+  CHECK(model.tokenizer().vocab_size() == 6);
+  CHECK(model.tokenizer().encode("ab<|im_end|>") == std::vector<kvdecode::TokenId>{0, 3, 5});
+  CHECK(model.tokenizer().decode(std::vector<kvdecode::TokenId>{0, 3, 1}) == "aba");
+  CHECK(model.stop_tokens() == std::vector<kvdecode::TokenId>{4, 5});
+  CHECK(model.chat_template() == "{{ bos_token }}");
+}
+
+TEST_CASE("load_text_model: a GGUF file without a tokenizer is a model, but not of texts") {
+  CHECK(kvdecode::load_model(kGgufModel).config.vocab_size == 80);
+  CHECK(contains(message_of(kGgufModel), "model.gguf: has no tokenizer (tokenizer.ggml.model is \"none\")"));
+  const ScratchFolder folder("kvdecode_text_model_none_test");
+  write_gguf(folder.path / "model.gguf", [](io_test::GgufWriter&) {});
+  CHECK(kvdecode::load_model(folder.path / "model.gguf").config.vocab_size == 80);
+  CHECK(contains(message_of(folder.path / "model.gguf"),
+                 "model.gguf: has no tokenizer (tokenizer.ggml.model is missing)"));
 }
 
 TEST_CASE("load_text_model: a tokenizer with more tokens than the model is refused") {

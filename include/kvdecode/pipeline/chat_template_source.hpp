@@ -45,8 +45,8 @@ inline std::string read_chat_template(const GgufMetadata& metadata) {
   return std::string(metadata.as_string("tokenizer.chat_template").value_or(""));
 }
 
-/// The chat template of a Hugging Face folder: chat_template.jinja, else what tokenizer_config.json says; empty
-/// if there is none. @throws Error kBadFile
+/// The chat template of a Hugging Face folder: chat_template.jinja, else what tokenizer_config.json says;
+/// empty if there is none. @throws Error kBadFile
 inline std::string load_chat_template(const std::filesystem::path& folder) {
   std::error_code error;
   const std::filesystem::path own = folder / "chat_template.jinja";

@@ -3,9 +3,11 @@
 #pragma once
 
 #include <kvdecode/core/error.hpp>
+#include <kvdecode/io/gguf.hpp>
 #include <kvdecode/io/loaded_model.hpp>
 #include <kvdecode/io/mapped_file.hpp>
 #include <kvdecode/pipeline/chat_template_source.hpp>
+#include <kvdecode/pipeline/gguf_tokenizer.hpp>
 #include <kvdecode/pipeline/load_model.hpp>
 #include <kvdecode/text/tokenizer.hpp>
 #include <kvdecode/text/tokenizer_json.hpp>
@@ -65,15 +67,29 @@ inline TokenizerSpec load_tokenizer_spec(const std::filesystem::path& folder) {
   return spec;
 }
 
-/// Loads a model, its tokenizer and its chat template. Where the tokenizer names no first or last token, the
-/// model's are taken.
-/// @throws Error kBadFile, kUnsupported, kMismatch, naming file and field or tensor
+/// Loads a model, its tokenizer and its chat template, from a Hugging Face folder or a GGUF file. Where the
+/// tokenizer names no first or last token, the model's are taken.
+/// @throws Error kBadFile, kUnsupported, kMismatch, naming file and field or tensor; kUnsupported for a file
+/// without a tokenizer, which load_model() reads
 inline TextModel load_text_model(const std::filesystem::path& path) {
   LoadedModel model = load_model(path);
-  TokenizerSpec spec = load_tokenizer_spec(path);
+  TokenizerSpec spec;
+  std::string chat_template;
+  std::error_code error;
+  if (std::filesystem::is_directory(path, error)) {
+    spec = load_tokenizer_spec(path);
+    chat_template = load_chat_template(path);
+  } else {
+    const GgufFile file = open_gguf_files(path).front();
+    spec = read_gguf_tokenizer(file.metadata());
+    chat_template = read_chat_template(file.metadata());
+    for (const TokenId id : find_end_of_turn_tokens(spec))
+      if (std::find(model.eos_token_ids.begin(), model.eos_token_ids.end(), id) == model.eos_token_ids.end())
+        model.eos_token_ids.push_back(id);
+  }
   if (!spec.bos_id && !model.bos_token_ids.empty()) spec.bos_id = model.bos_token_ids.front();
   if (!spec.eos_id && !model.eos_token_ids.empty()) spec.eos_id = model.eos_token_ids.front();
-  return TextModel(std::move(model), Tokenizer(std::move(spec)), load_chat_template(path));
+  return TextModel(std::move(model), Tokenizer(std::move(spec)), std::move(chat_template));
 }
 
 }  // namespace kvdecode

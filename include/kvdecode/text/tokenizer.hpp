@@ -115,7 +115,8 @@ class TokenizerState {
     if (token == nullptr) return;
     const std::int32_t added = added_by_id_[static_cast<std::size_t>(id)];
     if (options.skip_special && added >= 0 && skipped_[static_cast<std::size_t>(added)]) return;
-    decoding.push(decoder_, *token, out);
+    const bool is_verbatim = added >= 0 && added_[static_cast<std::size_t>(added)].verbatim;
+    decoding.push(decoder_, *token, out, is_verbatim);
   }
 
  private:

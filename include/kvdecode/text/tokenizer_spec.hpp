@@ -38,6 +38,7 @@ struct AddedToken {
   bool lstrip = false;       ///< takes the white space on its left with it
   bool rstrip = false;       ///< takes the white space on its right with it
   bool single_word = false;  ///< only where no word character touches it
+  bool verbatim = false;     ///< decodes to its own text, whose letters are no bytes of the byte alphabet
 };
 
 /// Two tokens that become one. Their order in the list is their rank.

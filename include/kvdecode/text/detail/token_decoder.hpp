@@ -70,17 +70,18 @@ class TokenDecodeState {
  public:
   explicit TokenDecodeState(const TokenDecoder& decoder) : states_(decoder.steps().size()) {}
 
-  /// Appends to `out` what the next token makes certain: whole characters. @pre `text` is well-formed UTF-8.
-  void push(const TokenDecoder& decoder, std::string_view text, std::string& out) {
+  /// Appends to `out` what the next token makes certain: whole characters. The letters of a verbatim one stand
+  /// for themselves, not for bytes. @pre `text` is well-formed UTF-8.
+  void push(const TokenDecoder& decoder, std::string_view text, std::string& out, bool is_verbatim = false) {
     if (decoder.joins_by_space() && n_tokens_ > 0) out += ' ';
     n_tokens_ += 1;
     n_bytes_ += text.size();
-    Run{decoder, states_, regex_scratch_, out, n_bytes_}.token(0, text);
+    Run{decoder, states_, regex_scratch_, out, n_bytes_, is_verbatim}.token(0, text);
   }
 
   /// Appends to `out` all that was held back, and begins anew.
   void finish(const TokenDecoder& decoder, std::string& out) {
-    Run{decoder, states_, regex_scratch_, out, n_bytes_}.finish(0);
+    Run{decoder, states_, regex_scratch_, out, n_bytes_, false}.finish(0);
     n_tokens_ = 0;
     n_bytes_ = 0;
     for (State& state : states_) state.clear();
@@ -114,6 +115,7 @@ class TokenDecodeState {
     RegexScratch& scratch;
     std::string& out;
     std::size_t n_original;  // bytes of the tokens so far
+    bool is_verbatim;        // the token on its way
 
     const TokenDecoder::Step& step(std::size_t i) const { return decoder.steps()[i]; }
     bool is_end(std::size_t i) const { return i == states.size(); }
@@ -146,7 +148,11 @@ class TokenDecodeState {
         case Kind::kByteLevel: {
           std::string& bytes = state.held;
           bytes.clear();
-          append_letter_bytes(bytes, text);
+          if (is_verbatim) {
+            bytes = text;
+          } else {
+            append_letter_bytes(bytes, text);
+          }
           state.result.clear();
           state.repair.push(bytes, state.result);
           part(i + 1, state.result);
