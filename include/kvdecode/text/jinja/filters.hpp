@@ -242,6 +242,7 @@ class Filters {
 
   std::vector<Value> items_of(std::vector<Keyed>& items) const {
     std::vector<Value> result;
+    result.reserve(items.size());
     for (Keyed& item : items) result.push_back(std::move(item.item));
     return result;
   }
@@ -355,7 +356,7 @@ class Filters {
 
   Value end_item() {
     const bool is_first = name_ == "first";
-    const Value missing =
+    Value missing =
         make_undefined(is_first ? "No first item, sequence was empty." : "No last item, sequence was empty.");
     if (const String* string = value_.string()) {
       if (string->n_chars == 0) return missing;
@@ -457,7 +458,7 @@ class Filters {
     const bool is_int = name_ == "int";
     const BoundArguments bound = is_int ? bind({"default", "base"}) : bind({"default"});
     const Value* given = bound.find("default");
-    const Value otherwise = given != nullptr ? *given : is_int ? Value(Integer{0}) : Value(0.0);
+    Value otherwise = given != nullptr ? *given : is_int ? Value(Integer{0}) : Value(0.0);
     require_defined(value_);
     if (const String* string = value_.string()) {
       meter_.step(string->text.size());

@@ -19,7 +19,7 @@
 namespace kvdecode::inline KVDECODE_ABI {
 namespace jinja {
 
-__extension__ typedef unsigned __int128 UnsignedInteger;
+__extension__ using UnsignedInteger = unsigned __int128;
 
 [[noreturn]] inline void fail_integer_range() {
   kvdecode::detail::raise(ErrorCode::kUnsupported, "chat template: an integer beyond 128 bits");
@@ -76,19 +76,16 @@ inline std::string float_text(double value) {
   const std::size_t exponent_begin = text[mark + 1] == '+' ? mark + 2 : mark + 1;
   std::from_chars(text.data() + exponent_begin, text.data() + text.size(), exponent);
   std::string result = std::signbit(value) ? "-" : "";
-  const int n_digits = static_cast<int>(digits.size());
   if (exponent < -4 || exponent >= 16) {
     result += digits.substr(0, 1);
-    if (n_digits > 1) result += "." + digits.substr(1);
+    if (digits.size() > 1) result += "." + digits.substr(1);
     result += exponent < 0 ? "e-" : "e+";
     const std::string power = std::to_string(std::abs(exponent));
     return result + (power.size() < 2 ? "0" : "") + power;
   }
-  if (exponent < 0) return result + "0." + std::string(static_cast<std::size_t>(-exponent - 1), '0') + digits;
-  if (n_digits <= exponent + 1) {
-    return result + digits + std::string(static_cast<std::size_t>(exponent + 1 - n_digits), '0') + ".0";
-  }
-  const auto point = static_cast<std::size_t>(exponent + 1);
+  if (exponent < 0) return result + "0." + std::string(static_cast<std::size_t>(-exponent) - 1, '0') + digits;
+  const std::size_t point = static_cast<std::size_t>(exponent) + 1;  // digits before it
+  if (digits.size() <= point) return result + digits + std::string(point - digits.size(), '0') + ".0";
   return result + digits.substr(0, point) + "." + digits.substr(point);
 }
 

@@ -25,7 +25,7 @@ namespace kvdecode::inline KVDECODE_ABI {
 namespace jinja {
 
 /// Wide enough for every 64-bit number of JSON; what does not fit is refused.
-__extension__ typedef __int128 Integer;
+__extension__ using Integer = __int128;
 
 struct String;
 struct Sequence;
@@ -47,9 +47,9 @@ using SequencePtr = std::shared_ptr<const Sequence>;
 using DictPtr = std::shared_ptr<const Dict>;
 
 template <class T, class Variant>
-constexpr bool kIsAlternative = false;
+inline constexpr bool kIsAlternative = false;
 template <class T, class... Types>
-constexpr bool kIsAlternative<T, std::variant<Types...>> = (std::is_same_v<T, Types> || ...);
+inline constexpr bool kIsAlternative<T, std::variant<Types...>> = (std::is_same_v<T, Types> || ...);
 
 /// One value of a template.
 class Value {
