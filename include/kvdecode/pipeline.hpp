@@ -5,7 +5,9 @@
 
 #include <kvdecode/io.hpp>
 #include <kvdecode/kvdecode.hpp>
+#include <kvdecode/pipeline/chat.hpp>
 #include <kvdecode/pipeline/chat_template_source.hpp>
+#include <kvdecode/pipeline/conversation.hpp>
 #include <kvdecode/pipeline/generate_text.hpp>
 #include <kvdecode/pipeline/gguf_pre_tokenizers.hpp>
 #include <kvdecode/pipeline/gguf_tokenizer.hpp>
