@@ -112,7 +112,11 @@ if(EXISTS "${PROJECT_SOURCE_DIR}/${shipped_model}/config.json")
   set(logits_arguments ${shipped_model} --tokens 1,2,3 --greedy 4
                        --output "${PROJECT_BINARY_DIR}/tests/logits.safetensors")
   set(inspect_arguments ${shipped_model} --tensors --measure)
+  set(conversations chat)  # programs that read what to do; they have a script
   foreach(program IN LISTS example_programs)
+    if(program IN_LIST conversations)
+      continue()
+    endif()
     add_test(NAME examples.${program} COMMAND ${program} ${${program}_arguments}
              WORKING_DIRECTORY "${PROJECT_SOURCE_DIR}")
     set_tests_properties(examples.${program} PROPERTIES LABELS examples)
@@ -125,6 +129,11 @@ if(EXISTS "${PROJECT_SOURCE_DIR}/${shipped_model}/config.json")
     add_test(NAME examples.failures
              COMMAND "${tools_dir}/check_programs.sh" "${PROJECT_BINARY_DIR}/examples" "${PROJECT_SOURCE_DIR}/${shipped_model}")
     set_tests_properties(examples.failures PROPERTIES LABELS examples)
+  endif()
+  if(TARGET chat)
+    add_test(NAME examples.chat
+             COMMAND "${tools_dir}/check_chat.sh" $<TARGET_FILE:chat> "${PROJECT_SOURCE_DIR}/${shipped_model}")
+    set_tests_properties(examples.chat PROPERTIES LABELS examples)
   endif()
 endif()
 

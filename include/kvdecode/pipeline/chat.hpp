@@ -31,8 +31,6 @@ struct ChatOptions {
   std::vector<TokenId> stop_tokens = {};    // beside those of tokenizer and template
   ChatJson variables = ChatJson::object();  // for the template: enable_thinking, …
   std::function<std::tm()> clock = {};      // for templates that name the day; they see none without
-  /// Called before each part of a prompt with the tokens that have run and all of them; false stops.
-  std::function<bool(Index n_done, Index n_prompt)> on_prompt = {};
 };
 
 /// One answer. The statistics' n_prompt_tokens are those of the whole conversation, question included.
@@ -156,8 +154,6 @@ class ChatSession {
   const Tokenizer& tokenizer() const noexcept { return tokenizer_; }
 
  private:
-  static constexpr std::size_t kPromptPart = 128;  // tokens that run before on_prompt is asked again
-
   static ChatTemplate template_of(const TextModel& model) {
     if (model.chat_template().empty()) [[unlikely]]
       detail::raise(ErrorCode::kUnsupported, "chat: the model has no chat template");
@@ -252,33 +248,15 @@ class ChatSession {
     if (turn_end_.text) options.stop_strings.push_back(*turn_end_.text);
 
     ChatAnswer answer;
-    std::size_t n_done = keep_prefix_of(tokens);
-    answer.n_reused_tokens = static_cast<Index>(n_done);
-    const std::span<const TokenId> all(tokens);
-    std::optional<StopReason> stopped;
-    while (true) {
-      if (options.stop.stop_requested())
-        stopped = StopReason::kCancelled;
-      else if (options_.on_prompt &&
-               !options_.on_prompt(static_cast<Index>(n_done), static_cast<Index>(all.size())))
-        stopped = StopReason::kCallback;
-      if (stopped || all.size() - n_done <= kPromptPart) break;
-      decoder_.append(all.subspan(n_done, kPromptPart));
-      n_done += kPromptPart;
-    }
+    const std::size_t n_reused = keep_prefix_of(tokens);
     const double before = watch.seconds();
-    if (stopped) {
-      answer.stop_reason = *stopped;
-      answer.statistics.total_time = before;
-      answer.statistics.decoder = decoder_.statistics();
-    } else {
-      static_cast<GenerateResult&>(answer) =
-          generate(decoder_, all.subspan(n_done), sampler, options,
-                   detail::ContinuationPieces(tokenizer_, tokens), on_text);
-      answer.statistics.time_to_first_token += before;
-      answer.statistics.total_time += before;
-    }
-    answer.statistics.n_prompt_tokens = static_cast<Index>(all.size());
+    static_cast<GenerateResult&>(answer) =
+        generate(decoder_, std::span<const TokenId>(tokens).subspan(n_reused), sampler, options,
+                 detail::ContinuationPieces(tokenizer_, tokens), on_text);
+    answer.n_reused_tokens = static_cast<Index>(n_reused);
+    answer.statistics.n_prompt_tokens = static_cast<Index>(tokens.size());
+    answer.statistics.time_to_first_token += before;
+    answer.statistics.total_time += before;
     const bool was_stopped =
         answer.stop_reason == StopReason::kCallback || answer.stop_reason == StopReason::kCancelled;
     answer.is_kept = !was_stopped || !answer.text.empty();
