@@ -10,12 +10,11 @@
 
 #include <kvdecode/pipeline.hpp>
 
-#include <signal.h>
 #include <sys/select.h>
 #include <unistd.h>
 
 #include <cerrno>
-#include <csignal>
+#include <csignal>  // and POSIX's sigaction
 #include <cstdlib>
 #include <ctime>
 #include <filesystem>
@@ -96,10 +95,12 @@ void catch_interrupts() {
 /// Standard input by lines. std::cin would not notice Ctrl-C while it waits.
 class Input {
  public:
-  enum class Event { kLine, kEnd, kInterrupt };
+  enum class Event { kLine, kTooLong, kEnd, kInterrupt };
+  static constexpr std::size_t kMaxBytes = std::size_t{1} << 20;  // of a line: 1 MiB
 
   Event next(std::string& line) {
     line.clear();
+    bool is_too_long = false;
     while (true) {
       const std::size_t end = buffer_.find('\n', n_searched_);
       if (end != std::string::npos || (at_end_ && !buffer_.empty())) {
@@ -107,9 +108,14 @@ class Input {
         buffer_.erase(0, end == std::string::npos ? end : end + 1);
         n_searched_ = 0;
         if (!line.empty() && line.back() == '\r') line.pop_back();
-        return Event::kLine;
+        return is_too_long ? Event::kTooLong : Event::kLine;
       }
       n_searched_ = buffer_.size();
+      if (n_searched_ > kMaxBytes) {
+        is_too_long = true;
+        buffer_.erase(0, kMaxBytes);
+        n_searched_ = buffer_.size();
+      }
       if (at_end_) return Event::kEnd;
       if (!wait()) {
         buffer_.clear();
@@ -122,13 +128,10 @@ class Input {
         buffer_.append(bytes, static_cast<std::size_t>(n));
       else if (n == 0 || (errno != EINTR && errno != EAGAIN))
         at_end_ = true;
-      if (buffer_.size() > kMaxBytes) throw std::runtime_error("a line of the input is longer than 16 MiB");
     }
   }
 
  private:
-  static constexpr std::size_t kMaxBytes = std::size_t{1} << 24;
-
   /// Until there is something to read; false: Ctrl-C came first. It can come only within pselect, so that none
   /// is missed in front of it.
   static bool wait() {
@@ -220,6 +223,13 @@ std::string_view trimmed(std::string_view text) {
   return text.substr(begin, text.find_last_not_of(" \t") + 1 - begin);
 }
 
+/// What went wrong, without the word that says who noticed.
+std::string_view plain(const kvdecode::Error& error) {
+  std::string_view text = error.what();
+  if (text.starts_with("chat: ")) text.remove_prefix(6);
+  return text;
+}
+
 /// "1 exchange", "3 exchanges"
 std::string exchanges(const kvdecode::Conversation& conversation) {
   const std::size_t n = conversation.messages.size() / 2;
@@ -252,6 +262,11 @@ class Chat {
         continue;
       }
       is_leaving = false;
+      if (event == Input::Event::kTooLong) {
+        message.clear();
+        screen_.say("a line of more than 1 MiB is not sent");
+        continue;
+      }
       if (event == Input::Event::kEnd && message.empty()) {
         screen_.prompt("\n");
         return;
@@ -302,7 +317,7 @@ class Chat {
     if (!screen_.is_interactive()) return;
     screen_.say(std::filesystem::path(arguments_.model).filename().string() + ", " +
                 program::count(session_.decoder().max_seq_len()) +
-                " positions. /help lists the commands, Ctrl-C stops an answer, Ctrl-D leaves.");
+                " positions. /help lists the commands, Ctrl-D leaves.");
   }
 
   /// Does what the message says; false: leave. What fails is said in a line, and the conversation goes on.
@@ -311,9 +326,7 @@ class Chat {
       return handle(message);
     } catch (const kvdecode::Error& error) {
       screen_.end_progress();
-      screen_.say(error.code() == kvdecode::ErrorCode::kCacheFull
-                      ? std::string(error.what()) + "; " + ways_to_make_room()
-                      : error.what());
+      screen_.say(plain(error));
     } catch (const std::bad_alloc&) {
       screen_.end_progress();
       screen_.say("not enough memory for that; /clear makes room");
@@ -396,7 +409,13 @@ class Chat {
       return interrupted == 0;
     };
     options.on_prompt = on_prompt;
-    last_ = ask_session(sampler, options, on_text);
+    try {
+      last_ = ask_session(sampler, options, on_text);
+    } catch (const kvdecode::Error& error) {
+      if (error.code() != kvdecode::ErrorCode::kCacheFull) throw;
+      screen_.say("the context is full: " + std::string(plain(error)) + "; " + ways_to_make_room());
+      return;
+    }
     interrupted = 0;
     screen_.end_progress();
     if (!ends_line) std::cout << std::endl;
@@ -427,7 +446,7 @@ class Chat {
 
   std::string ways_to_make_room() const {
     return session_.conversation().messages.empty()
-               ? "--max-seq-len makes more room"
+               ? "ask in fewer words, or make room with --max-seq-len"
                : "/undo takes back the last exchange, /clear all of them";
   }
 

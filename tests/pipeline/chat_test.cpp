@@ -364,6 +364,18 @@ TEST_CASE("ChatSession: the template sees tokens, variables and the day") {
                        "chat: the template makes an empty text of the conversation", Error);
 }
 
+TEST_CASE("ChatSession: two lines make one, as the README says") {
+  const TextModel text(load_model(kShipped), shipped().tokenizer(), std::string(kScene));
+  // clang-format off
+  // [readme]
+  kvdecode::ChatSession chat(kvdecode::Decoder(text.transformer(), kvdecode::Cached<>{}), text);
+  const auto answer = chat.answer("Who wrote Hamlet?", kvdecode::Greedy{}, {.max_new_tokens = 64});
+  // [readme]
+  // clang-format on
+  CHECK_FALSE(answer.text.empty());
+  CHECK(chat.conversation() == Conversation{"", {{"user", "Who wrote Hamlet?"}, {"assistant", answer.text}}});
+}
+
 TEST_CASE("ChatSession: a model brings its template, or it is said that it has none") {
   const auto make = [](std::string source) {
     const TextModel model(load_model(kShipped), shipped().tokenizer(), std::move(source));

@@ -115,12 +115,19 @@ check "/save replaces a conversation, and fails in one line" n_lines 4
 converse 'Good morrow.\n\xff\xfe\nWhat is love?\n'
 check "invalid UTF-8 is not sent" answers first second
 check "invalid UTF-8 has a line" says "not valid UTF-8"
+converse "$(head -c 3000000 /dev/zero | tr '\0' a)"'\nGood morrow.\n'
+check "an endless line is not sent" answers first
+check "an endless line has a line" says "more than 1 MiB"
 converse 'Good morrow.\nWhat is love? And what is it not? Speak, and speak at length of all of this.\n/clear\nGood morrow.\n' \
   --max-seq-len 48
 check "a full context refuses the question only" answers first first
 check "a full context names the way out" says "/clear"
 converse 'Good morrow.\n' --max-seq-len 24
 check "a context that fills ends the answer" says "(cut: all 24 positions are used; /undo"
+converse "Good morrow.\nWhat is love?\n/save $work/two.json\n"
+converse "Good morrow.\n/load $work/two.json\n/regenerate\n" --max-seq-len 60
+check "a conversation that does not fit is not loaded" answers first first
+check "and that has a line" says "more than max_seq_len 60"
 
 fails() {  # STATUS ARGUMENT…
   local wanted=$1 status=0

@@ -130,7 +130,9 @@ class ChatSession {
   /// What the model is told before the first question; empty: nothing.
   /// @throws as set_conversation()
   void set_system(std::string system) {
-    set_conversation({.system = std::move(system), .messages = conversation_.messages});
+    Conversation changed = conversation_;
+    changed.system = std::move(system);
+    set_conversation(std::move(changed));
   }
   /// Goes on with another conversation.
   /// @throws Error kBadArgument (see check_conversation(); or the template refuses it), kCacheFull (no question
