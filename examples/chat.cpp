@@ -7,6 +7,7 @@
 //          [--strategy cached|recompute] [--max-seq-len N]
 // Exit status 0 when it is left (/quit, the input's end, Ctrl-C at the prompt).
 #include "program.hpp"
+#include "progress_line.hpp"
 
 #include <kvdecode/pipeline.hpp>
 
@@ -56,7 +57,7 @@ constexpr std::string_view kHelp =
     "/stats         shows figures: tokens per second, positions, memory\n"
     "/quit          leaves, as Ctrl-D does\n"
     "//TEXT         sends a message that begins with /\n"
-    "A line that ends with \\ goes on in the next one. Ctrl-C stops an answer, and what was written stays.\n";
+    "A line that ends with \\ goes on in the next one. Ctrl-C stops an answer, and what was written stays.";
 
 // ---- Ctrl-C ------------------------------------------------------------------------------------------------
 
@@ -153,64 +154,53 @@ class Input {
   bool at_end_ = false;
 };
 
-/// What the program itself has to say: dim on a terminal.
+/// Without what would steer a terminal: models and their templates are written by strangers.
+std::string harmless(std::string_view text) {
+  std::string shown;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const auto byte = static_cast<unsigned char>(text[i]);
+    if (byte == 0xC2 && i + 1 < text.size() && static_cast<unsigned char>(text[i + 1]) < 0xA0)
+      ++i;  // U+0080 to U+009F
+    else if (byte == '\n' || byte == '\t' || (byte >= 0x20 && byte != 0x7F))
+      shown += text[i];
+  }
+  return shown;
+}
+
+bool is_set(const char* variable) {
+  const char* const value = std::getenv(variable);
+  return value != nullptr && *value != '\0';
+}
+
+/// Where answers go, and what the program itself has to say: that is dim on a terminal.
 class Screen {
  public:
-  Screen()
-      : is_interactive_(isatty(STDIN_FILENO) != 0),
-        out_(is_interactive_ && isatty(STDOUT_FILENO) != 0 ? std::cout : std::cerr),
-        answers_are_shown_(isatty(STDOUT_FILENO) != 0) {
-    const char* const terminal = std::getenv("TERM");
-    const char* const no_color = std::getenv("NO_COLOR");
-    is_dimmed_ = is_interactive_ && isatty(&out_ == &std::cout ? STDOUT_FILENO : STDERR_FILENO) != 0 &&
-                 terminal != nullptr && std::string_view(terminal) != "dumb";
-    if (no_color == nullptr || *no_color == '\0') {
-      dim_ = is_dimmed_ ? "\033[2m" : "";
-      normal_ = is_dimmed_ ? "\033[22m" : "";
-    }
+  Screen() {
+    const bool is_terminal = isatty(&out_ == &std::cout ? STDOUT_FILENO : STDERR_FILENO) != 0;
+    if (!is_interactive_ || !is_terminal || is_set("NO_COLOR") || !is_set("TERM") ||
+        std::string_view(std::getenv("TERM")) == "dumb")
+      return;
+    dim_ = "\033[2m";
+    normal_ = "\033[0m";
   }
 
+  /// Whether somebody types.
   bool is_interactive() const { return is_interactive_; }
-  void say(std::string_view text) {
-    out_ << dim_ << text << normal_ << (text.ends_with('\n') ? "" : "\n") << std::flush;
-  }
   void prompt(std::string_view text) {
     if (is_interactive_) out_ << text << std::flush;
   }
-  /// A line that the next one replaces.
-  void progress(const std::string& text) {
-    if (!is_dimmed_) return;
-    out_ << '\r' << dim_ << text << normal_ << "\033[K" << std::flush;
-    shows_progress_ = true;
-  }
-  void end_progress() {
-    if (shows_progress_) out_ << "\r\033[K" << std::flush;
-    shows_progress_ = false;
-  }
-  /// A piece of an answer. What would steer a terminal is left out there: models are written by strangers.
+  void say(std::string_view text) { out_ << dim_ << harmless(text) << normal_ << '\n' << std::flush; }
   void answer(std::string_view piece) {
-    end_progress();
-    if (!answers_are_shown_) {
+    if (answers_on_terminal_)
+      std::cout << harmless(piece) << std::flush;
+    else
       std::cout << piece << std::flush;
-      return;
-    }
-    std::string shown;
-    for (std::size_t i = 0; i < piece.size(); ++i) {
-      const auto byte = static_cast<unsigned char>(piece[i]);
-      if (byte == 0xC2 && i + 1 < piece.size() && static_cast<unsigned char>(piece[i + 1]) < 0xA0)
-        ++i;  // U+0080 to U+009F
-      else if (byte == '\n' || byte == '\t' || (byte >= 0x20 && byte != 0x7F))
-        shown += piece[i];
-    }
-    std::cout << shown << std::flush;
   }
 
  private:
-  bool is_interactive_;
-  std::ostream& out_;
-  bool answers_are_shown_;  // on a terminal
-  bool is_dimmed_ = false;
-  bool shows_progress_ = false;
+  bool is_interactive_ = isatty(STDIN_FILENO) != 0;
+  bool answers_on_terminal_ = isatty(STDOUT_FILENO) != 0;
+  std::ostream& out_ = is_interactive_ && answers_on_terminal_ ? std::cout : std::cerr;
   const char* dim_ = "";
   const char* normal_ = "";
 };
@@ -325,13 +315,10 @@ class Chat {
     try {
       return handle(message);
     } catch (const kvdecode::Error& error) {
-      screen_.end_progress();
       screen_.say(plain(error));
     } catch (const std::bad_alloc&) {
-      screen_.end_progress();
       screen_.say("not enough memory for that; /clear makes room");
     } catch (const std::exception& error) {
-      screen_.end_progress();
       screen_.say(error.what());
     }
     return true;
@@ -402,14 +389,14 @@ class Chat {
     kvdecode::GenerateOptions options;
     options.max_new_tokens = arguments_.max_new_tokens;
     options.stop = stop.get_token();
-    const auto on_prompt = [&](Index n_done, Index n_prompt) {
-      if (n_done < n_prompt)
-        screen_.progress("reading: " + program::count(n_done) + " of " + program::count(n_prompt) +
-                         " tokens");
-      return interrupted == 0;
-    };
-    options.on_prompt = on_prompt;
     try {
+      program::ProgressLine reading("reading", stderr, screen_.is_interactive() && isatty(STDERR_FILENO) != 0,
+                                    0.4);
+      const auto on_prompt = [&](Index n_done, Index n_prompt) {
+        reading(n_done, n_prompt);
+        return interrupted == 0;
+      };
+      options.on_prompt = on_prompt;
       last_ = ask_session(sampler, options, on_text);
     } catch (const kvdecode::Error& error) {
       if (error.code() != kvdecode::ErrorCode::kCacheFull) throw;
@@ -417,7 +404,6 @@ class Chat {
       return;
     }
     interrupted = 0;
-    screen_.end_progress();
     if (!ends_line) std::cout << std::endl;
     explain_end();
     screen_.prompt("\n");
@@ -491,6 +477,7 @@ class Chat {
 template <class S>
 int talk(const Arguments& arguments) {
   const kvdecode::TextModel model = kvdecode::load_text_model(arguments.model);
+  if (isatty(STDIN_FILENO) != 0) program::read_ahead(model.report());
   std::optional<kvdecode::ThreadTeam> team;
   {
     const InterruptsBlocked in_its_threads;
