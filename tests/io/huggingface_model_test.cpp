@@ -176,7 +176,7 @@ TEST_CASE("load_huggingface_model: a missing, extra, misshapen or unusable tenso
               variant.tensor(tensor.name).shape.front() /= 2;
               variant.tensor(tensor.name).shape.push_back(2);
             });
-    refused(ErrorCode::kUnsupported, {"model.safetensors: ", name, "has dtype I16"}, "llama-mha",
+    refused(ErrorCode::kUnsupported, {"model.safetensors: ", name, "is stored as I16"}, "llama-mha",
             [&](Variant& variant) { variant.tensor(tensor.name).dtype = SafetensorsDtype::kI16; });
   }
   const auto extra = [](const char* name) {

@@ -111,7 +111,8 @@ TEST_CASE("TensorBinder: missing, misshapen and unusable tensors are refused by 
               [&] { tensors.vector("m.weight", 6); });
   check_error(ErrorCode::kMismatch, {"\"m.bias\" has shape [3], expected [3, 1]"},
               [&] { tensors.matrix("m.bias", 3, 1); });
-  check_error(ErrorCode::kUnsupported, {"\"i\" has dtype I64, expected F64, F32, F16 or BF16"},
+  check_error(ErrorCode::kUnsupported,
+              {"\"i\" is stored as I64, which is not supported (supported: f32, bf16, f16, f64)"},
               [&] { tensors.vector("i", 1); });
   check_error(ErrorCode::kMismatch, {"\"i.bias\" is missing"}, [&] {
     TensorBinder other("other");

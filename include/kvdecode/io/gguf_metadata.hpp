@@ -120,6 +120,12 @@ inline std::optional<double> number_at(const GgufValue& value, std::uint64_t i) 
   return visit_number(value, i, [](auto x) { return std::optional<double>(static_cast<double>(x)); });
 }
 
+/// Element i as a boolean; none if it is none.
+inline std::optional<bool> boolean_at(const GgufValue& value, std::uint64_t i) {
+  if (value.type != GgufValueType::kBool) return std::nullopt;
+  return value.bytes[i] != std::byte{0};
+}
+
 /// A value as an error message shows it.
 inline std::string described(const GgufValue& value) {
   if (value.is_array)
@@ -174,10 +180,7 @@ class GgufMetadata {
     return single(key, "a number", [](const GgufValue& value) { return detail::number_at(value, 0); });
   }
   std::optional<bool> as_boolean(std::string_view key) const {
-    return single(key, "true or false", [](const GgufValue& value) {
-      return value.type == GgufValueType::kBool ? std::optional(value.bytes[0] != std::byte{0})
-                                                : std::nullopt;
-    });
+    return single(key, "true or false", [](const GgufValue& value) { return detail::boolean_at(value, 0); });
   }
 
   std::optional<std::vector<std::string_view>> as_strings(std::string_view key) const {
@@ -200,6 +203,9 @@ class GgufMetadata {
   }
   std::optional<std::vector<double>> as_numbers(std::string_view key) const {
     return array<double>(key, "an array of numbers", &detail::number_at);
+  }
+  std::optional<std::vector<bool>> as_booleans(std::string_view key) const {
+    return array<bool>(key, "an array of booleans", &detail::boolean_at);
   }
 
   /// What errors name: the file.

@@ -20,7 +20,6 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 namespace kvdecode::inline KVDECODE_ABI {
@@ -82,11 +81,12 @@ inline std::vector<std::string> read_gguf_leftovers(const GgufFields& fields, co
   return ignored;
 }
 
-inline LoadedModel read_gguf_model(std::vector<GgufFile> files) {
-  const GgufFile first = files.front();
+inline LoadedModel read_gguf_model(std::span<const GgufFile> files) {
+  const GgufFile& first = files.front();
   const GgufMetadata& metadata = first.metadata();
   const GgufArchitecture& architecture = read_gguf_architecture(metadata);
-  GgufTensorBinder tensors(std::move(files));
+  GgufTensorBinder tensors(first.source());
+  for (const GgufFile& file : files) tensors.add(file);
   GgufFields fields(metadata, architecture.name);
   LoadedModel model;
   architecture.read_config(fields, tensors, model.config);

@@ -6,9 +6,7 @@
 #include <kvdecode/io/architectures/architecture.hpp>
 #include <kvdecode/io/tensor_binder.hpp>
 
-#include <kvdecode/core/element_formats.hpp>
 #include <kvdecode/core/types.hpp>
-#include <kvdecode/core/view.hpp>
 #include <kvdecode/model/config.hpp>
 #include <kvdecode/model/weights.hpp>
 
@@ -17,18 +15,6 @@
 
 namespace kvdecode::inline KVDECODE_ABI {
 namespace detail {
-
-/// Outputs [begin, begin + n) of a layer that computes several things at once.
-inline LinearWeights outputs_of(const LinearWeights& all, Index begin, Index n) {
-  const auto row_bytes = [](FormatId format, Index elements) {
-    return visit_format(CoreFormats{}, format, [&]<class F>() { return F::row_bytes(elements); });
-  };
-  LinearWeights part = all;
-  part.matrix.rows = n;
-  part.matrix.data += all.matrix.transposed ? row_bytes(all.matrix.format, begin) : begin * all.matrix.stride;
-  if (!all.bias.empty()) part.bias = {all.bias.format, all.bias.data + row_bytes(all.bias.format, begin), n};
-  return part;
-}
 
 /// The norms of a layer, wherever the config has them.
 inline void bind_norms(const HuggingFaceConfig& config, TensorBinder& tensors, const std::string& layer,
@@ -100,8 +86,8 @@ inline void bind_experts(const HuggingFaceConfig& config, TensorBinder& tensors,
     ExpertWeights expert;
     if (is_fused) {
       const LinearWeights both{tensors.matrix_of(gate_up, e, n, 2 * d_expert, d), {}};
-      expert.w_gate = outputs_of(both, 0, d_expert);
-      expert.w_up = outputs_of(both, d_expert, d_expert);
+      expert.w_gate = tensors.outputs_of(both, 0, d_expert);
+      expert.w_up = tensors.outputs_of(both, d_expert, d_expert);
       expert.w_down.matrix = tensors.matrix_of(layer + "mlp.experts.down_proj", e, n, d, d_expert);
     } else {
       const std::string name = block + "experts." + std::to_string(e) + ".";

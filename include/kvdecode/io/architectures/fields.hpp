@@ -4,6 +4,7 @@
 #pragma once
 
 #include <kvdecode/io/architectures/architecture.hpp>
+#include <kvdecode/io/architectures/common.hpp>
 #include <kvdecode/io/json_object.hpp>
 
 #include <kvdecode/core/error.hpp>
@@ -152,12 +153,11 @@ inline void read_decoder(JsonObject& fields, const DecoderDefaults& defaults, Mo
   model.tied_head = fields.boolean("tie_word_embeddings", defaults.tied_head);
 }
 
-/// Before anything with one entry a layer is made: a few bytes of config must not ask for much memory.
+/// Before anything with one entry a layer is made.
 inline void require_few_layers(const JsonObject& fields, const ModelConfig& model) {
-  constexpr Index kMax = 4096;
-  if (model.n_layers > kMax) [[unlikely]]
+  if (model.n_layers > kMaxDifferingLayers) [[unlikely]]
     raise(ErrorCode::kBadFile, fields.source(), ": num_hidden_layers ", model.n_layers,
-          " is beyond any model whose layers differ (", kMax, ")");
+          " is beyond any model whose layers differ (", kMaxDifferingLayers, ")");
 }
 
 /// Which layers see a window only: those that layer_types calls so or, without it, those that
@@ -184,14 +184,6 @@ std::vector<bool> read_sliding_layers(JsonObject& fields, const ModelConfig& mod
     raise(ErrorCode::kBadFile, fields.source(),
           ": there are layers of sliding_attention, but no sliding_window is in use");
   return sliding;
-}
-
-/// The spans of such layers. None at all if no layer slides.
-inline void set_spans(const std::vector<bool>& sliding, const std::optional<Index>& window,
-                      ModelConfig& model) {
-  model.spans.clear();
-  if (std::find(sliding.begin(), sliding.end(), true) == sliding.end()) return;
-  for (const bool slides : sliding) model.spans.push_back({slides ? *window : 0, 0, 0});
 }
 
 /// sliding_window, where null is none and `absent` what the family takes if there is no such field.

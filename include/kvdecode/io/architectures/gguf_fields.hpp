@@ -27,11 +27,21 @@ class GgufFields {
       : metadata_(&metadata), prefix_(std::string(architecture) + ".") {}
 
   bool contains(std::string_view name) const { return metadata_->contains(name_of(name)); }
+  bool is_array(std::string_view name) const {
+    const GgufValue* const value = metadata_->find(name_of(name));
+    return value != nullptr && value->is_array;
+  }
 
   std::optional<Index> as_positive_integer(std::string_view name) {
     const std::optional<std::int64_t> value = metadata_->as_integer(read(name));
     if (value && *value <= 0) [[unlikely]]
       fail(name, "a positive integer");
+    return value;
+  }
+  std::optional<Index> as_natural(std::string_view name) {
+    const std::optional<std::int64_t> value = metadata_->as_integer(read(name));
+    if (value && *value < 0) [[unlikely]]
+      fail(name, "an integer of at least 0");
     return value;
   }
   Index positive_integer(std::string_view name) {
@@ -56,6 +66,9 @@ class GgufFields {
     return metadata_->as_string(read(name));
   }
   std::optional<bool> as_boolean(std::string_view name) { return metadata_->as_boolean(read(name)); }
+  std::optional<std::vector<bool>> as_booleans(std::string_view name) {
+    return metadata_->as_booleans(read(name));
+  }
 
   /// Keys of the architecture that nothing has read, in full, in alphabetical order.
   std::vector<std::string> unread() const {

@@ -79,9 +79,9 @@ inline void bind_gpt2_weights(const HuggingFaceConfig& config, TensorBinder& ten
     LayerWeights& w = weights.layers.emplace_back();
     w.attention_norm = tensors.norm(layer + "ln_1", d, true);
     const LinearWeights qkv = conv1d(layer + "attn.c_attn", 3 * d, d);
-    w.w_q = outputs_of(qkv, 0, d);
-    w.w_k = outputs_of(qkv, d, d);
-    w.w_v = outputs_of(qkv, 2 * d, d);
+    w.w_q = tensors.outputs_of(qkv, 0, d);
+    w.w_k = tensors.outputs_of(qkv, d, d);
+    w.w_v = tensors.outputs_of(qkv, 2 * d, d);
     w.w_o = conv1d(layer + "attn.c_proj", d, d);
     w.feed_forward_norm = tensors.norm(layer + "ln_2", d, true);
     w.w_up = conv1d(layer + "mlp.c_fc", model.d_ff, d);

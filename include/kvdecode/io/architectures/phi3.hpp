@@ -45,13 +45,13 @@ inline void bind_phi3_weights(const HuggingFaceConfig& config, TensorBinder& ten
               d_kv = model.n_kv_heads * model.head_dim;
   bind_decoder(config, tensors, weights, [&](const std::string& layer, Index, LayerWeights& w) {
     const LinearWeights qkv = tensors.linear(layer + "self_attn.qkv_proj", d_q + 2 * d_kv, d, false);
-    w.w_q = outputs_of(qkv, 0, d_q);
-    w.w_k = outputs_of(qkv, d_q, d_kv);
-    w.w_v = outputs_of(qkv, d_q + d_kv, d_kv);
+    w.w_q = tensors.outputs_of(qkv, 0, d_q);
+    w.w_k = tensors.outputs_of(qkv, d_q, d_kv);
+    w.w_v = tensors.outputs_of(qkv, d_q + d_kv, d_kv);
     w.w_o = tensors.linear(layer + "self_attn.o_proj", d, d_q, false);
     const LinearWeights gate_up = tensors.linear(layer + "mlp.gate_up_proj", 2 * model.d_ff, d, false);
-    w.w_gate = outputs_of(gate_up, 0, model.d_ff);
-    w.w_up = outputs_of(gate_up, model.d_ff, model.d_ff);
+    w.w_gate = tensors.outputs_of(gate_up, 0, model.d_ff);
+    w.w_up = tensors.outputs_of(gate_up, model.d_ff, model.d_ff);
     w.w_down = tensors.linear(layer + "mlp.down_proj", d, model.d_ff, false);
   });
 }
