@@ -4,14 +4,25 @@
 #pragma once
 
 #include <kvdecode/io/architectures/gguf_architecture.hpp>
+#include <kvdecode/io/architectures/gguf_gemma.hpp>
+#include <kvdecode/io/architectures/gguf_gemma2.hpp>
+#include <kvdecode/io/architectures/gguf_gemma3.hpp>
+#include <kvdecode/io/architectures/gguf_gpt2.hpp>
 #include <kvdecode/io/architectures/gguf_llama.hpp>
+#include <kvdecode/io/architectures/gguf_olmo2.hpp>
+#include <kvdecode/io/architectures/gguf_phi3.hpp>
+#include <kvdecode/io/architectures/gguf_qwen2.hpp>
+#include <kvdecode/io/architectures/gguf_qwen3.hpp>
+#include <kvdecode/io/architectures/gguf_qwen3moe.hpp>
+#include <kvdecode/io/architectures/gguf_stablelm.hpp>
 
 #include <string_view>
 
 namespace kvdecode::inline KVDECODE_ABI {
 
 inline constexpr GgufArchitecture kGgufArchitectures[] = {
-    kGgufLlama,
+    kGgufLlama,  kGgufQwen2, kGgufQwen3,    kGgufQwen3Moe, kGgufGemma, kGgufGemma2,
+    kGgufGemma3, kGgufPhi3,  kGgufStableLm, kGgufOlmo2,    kGgufGpt2,
 };
 
 /// The family of that name ("llama"); nullptr if there is none.
