@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT
 // Models held against what their own reference implementation computed in double: logits after every token and greedy
-// continuations, for every folder in tests/data/golden/, and the logits of streams in tests/data/streaming/. That the
-// strategies, chunks and threads agree with one another is checked bit by bit.
+// continuations, for every model in tests/data/golden/ and tests/data/gguf/models/, and the logits of streams in
+// tests/data/streaming/. That the strategies, chunks and threads agree with one another is checked bit by bit.
 #include <support/compare.hpp>
 #include <support/names.hpp>
 
 #include <kvdecode/io.hpp>
 #include <kvdecode/kvdecode.hpp>
+#include <kvdecode/pipeline/load_model.hpp>
 
 #include <doctest/doctest.h>
 
@@ -21,11 +22,11 @@
 namespace {
 
 using kvdecode::ExecutorRef;
+using kvdecode::FileTransformer;
 using kvdecode::Index;
 using kvdecode::Rows;
 using kvdecode::SafetensorsFile;
 using kvdecode::TokenId;
-using kvdecode::Transformer;
 using kvdecode_test::check_same_bits;
 
 const std::filesystem::path kData = KVDECODE_TEST_DATA_DIR;
@@ -60,8 +61,8 @@ std::map<Index, std::vector<float>> rows_of(const SafetensorsFile& file, const s
 /// The logits after every token, by a cache that is given `chunk` tokens at a time. Where angles depend on the length
 /// of the sequence, the tokens before a chunk are run again when they change.
 template <class S>
-std::vector<std::vector<S>> cached_rows(const Transformer<S>& transformer, std::span<const TokenId> tokens,
-                                        Index chunk, ExecutorRef exec) {
+std::vector<std::vector<S>> cached_rows(const FileTransformer<S>& transformer,
+                                        std::span<const TokenId> tokens, Index chunk, ExecutorRef exec) {
   using Cache = kvdecode::GrowingCache<kvdecode::Native<S>>;
   const kvdecode::ModelConfig& config = transformer.config();
   const auto n_tokens = static_cast<Index>(tokens.size());
@@ -91,7 +92,7 @@ std::vector<std::vector<S>> cached_rows(const Transformer<S>& transformer, std::
 
 /// The logits after a token, by definition.
 template <class S>
-std::vector<S> recomputed_row(const Transformer<S>& transformer, std::span<const TokenId> tokens,
+std::vector<S> recomputed_row(const FileTransformer<S>& transformer, std::span<const TokenId> tokens,
                               Index position) {
   kvdecode::Decoder decoder(transformer,
                             kvdecode::Recompute<>{.max_seq_len = static_cast<Index>(tokens.size())});
@@ -100,7 +101,7 @@ std::vector<S> recomputed_row(const Transformer<S>& transformer, std::span<const
 }
 
 template <class S>
-void check_prompt(const Transformer<S>& transformer, const SafetensorsFile& expected,
+void check_prompt(const FileTransformer<S>& transformer, const SafetensorsFile& expected,
                   const std::string& number) {
   const std::vector<TokenId> tokens = tokens_of(expected, "tokens_" + number);
   const auto wanted = rows_of(expected, "logits_" + number, "rows_" + number);
@@ -148,24 +149,41 @@ void check_prompt(const Transformer<S>& transformer, const SafetensorsFile& expe
     }
 }
 
+/// Every prompt of a case: a model, and the folder of what is expected of it.
+template <class S>
+void check_case(const std::filesystem::path& path, const std::filesystem::path& folder) {
+  const std::string name = folder.filename().string();
+  CAPTURE(name);
+  const kvdecode::LoadedModel model = kvdecode::load_model(path);
+  const SafetensorsFile expected(folder / "expected.safetensors");
+  const FileTransformer<S> transformer(model.config, model.weights);
+  int n_prompts = 0;
+  for (; expected.find("tokens_" + std::to_string(n_prompts)) != nullptr; ++n_prompts) {
+    CAPTURE(n_prompts);
+    check_prompt(transformer, expected, std::to_string(n_prompts));
+  }
+  CHECK(n_prompts > 0);
+}
+
 TEST_CASE_TEMPLATE("golden models: logits and greedy continuations are those of the reference", S, float,
                    double) {
   int n_cases = 0;
   for (const auto& entry : std::filesystem::directory_iterator(kData / "golden")) {
-    const std::string name = entry.path().filename().string();
-    CAPTURE(name);
-    const kvdecode::LoadedModel model = kvdecode::load_huggingface_model(entry.path());
-    const SafetensorsFile expected(entry.path() / "expected.safetensors");
-    const Transformer<S> transformer(model.config, model.weights);
-    int n_prompts = 0;
-    for (; expected.find("tokens_" + std::to_string(n_prompts)) != nullptr; ++n_prompts) {
-      CAPTURE(n_prompts);
-      check_prompt(transformer, expected, std::to_string(n_prompts));
-    }
-    CHECK(n_prompts > 0);
+    check_case<S>(entry.path(), entry.path());
     ++n_cases;
   }
   CHECK(n_cases >= 19);
+}
+
+TEST_CASE_TEMPLATE("golden GGUF models: logits and greedy continuations are those of the reference", S, float,
+                   double) {
+  int n_cases = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(kData / "gguf" / "models")) {
+    const bool is_split = std::filesystem::exists(entry.path() / "model-00001-of-00003.gguf");
+    check_case<S>(entry.path() / (is_split ? "model-00001-of-00003.gguf" : "model.gguf"), entry.path());
+    ++n_cases;
+  }
+  CHECK(n_cases >= 13);
 }
 
 /// A stream: logits at some positions of a sequence longer than the model's max_seq_len.
@@ -174,7 +192,7 @@ void check_stream(const kvdecode::ModelConfig& config, const kvdecode::Weights& 
                   const SafetensorsFile& expected, const std::string& name) {
   CAPTURE(name);
   const std::vector<TokenId> tokens = tokens_of(expected, "tokens");
-  const Transformer<S> transformer(config, weights);
+  const FileTransformer<S> transformer(config, weights);
   const auto rows = cached_rows(transformer, std::span<const TokenId>(tokens), 900, {});
   const auto wanted = rows_of(expected, name + ".logits", name + ".rows");
   double largest = 0.0;

@@ -323,8 +323,8 @@ TEST_CASE("load_gguf_model: rotary scalings") {
   CHECK(yarn({}).magnitude == doctest::Approx(0.1 * std::log(4.0) + 1.0));
   CHECK(yarn(1.5f).magnitude == 1.5);
   check_refused(
-      {.more = [](GgufWriter& w) { w.value("llama.rope.scaling.type", std::string_view("longrope")); }},
-      ErrorCode::kUnsupported, {"llama.rope.scaling.type \"longrope\" is not supported"});
+      {.more = [](GgufWriter& w) { w.value("llama.rope.scaling.type", std::string_view("dynamic")); }},
+      ErrorCode::kUnsupported, {"llama.rope.scaling.type \"dynamic\" is not supported"});
   check_refused({.more =
                      [](GgufWriter& w) {
                        w.value("llama.rope.scaling.factor", 4.0f);

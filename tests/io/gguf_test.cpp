@@ -91,10 +91,11 @@ TEST_CASE("GgufFile: metadata by key, as the type that was asked for") {
   writer.array("floats", std::vector<float>{1.5f, -2.0f});
   writer.array("integers", std::vector<std::int32_t>{1, -2, 3});
   writer.array("none", std::vector<std::uint64_t>{});
+  writer.array("booleans", std::vector<bool>{true, false, true});
   const GgufFile file = open(writer.bytes());
   const GgufMetadata& m = file.metadata();
   CHECK(file.version() == 3);
-  CHECK(m.entries().size() == 18);
+  CHECK(m.entries().size() == 19);
   CHECK(std::is_sorted(m.entries().begin(), m.entries().end(),
                        [](const auto& a, const auto& b) { return a.first < b.first; }));
   CHECK(m.as_string("a.string") == "text");
@@ -116,6 +117,7 @@ TEST_CASE("GgufFile: metadata by key, as the type that was asked for") {
   CHECK(m.as_numbers("integers") == std::vector<double>{1.0, -2.0, 3.0});
   CHECK(m.as_integers("integers") == std::vector<std::int64_t>{1, -2, 3});
   CHECK(m.as_integers("none") == std::vector<std::int64_t>{});
+  CHECK(m.as_booleans("booleans") == std::vector<bool>{true, false, true});
   CHECK(m.contains("yes"));
   CHECK(!m.contains("ye"));
   CHECK(!m.as_string("absent"));
@@ -125,6 +127,7 @@ TEST_CASE("GgufFile: metadata by key, as the type that was asked for") {
   CHECK(!m.as_strings("absent"));
   CHECK(!m.as_integers("absent"));
   CHECK(!m.as_numbers("absent"));
+  CHECK(!m.as_booleans("absent"));
   check_error(ErrorCode::kBadFile, {"test.gguf: u8 must be a string, got 200"}, [&] { m.as_string("u8"); });
   check_error(ErrorCode::kBadFile, {"a.string must be an integer, got \"text\""},
               [&] { m.as_integer("a.string"); });
@@ -142,6 +145,10 @@ TEST_CASE("GgufFile: metadata by key, as the type that was asked for") {
   check_error(ErrorCode::kBadFile, {"floats must be an array of strings"}, [&] { m.as_strings("floats"); });
   check_error(ErrorCode::kBadFile, {"u8 must be an array of numbers"}, [&] { m.as_numbers("u8"); });
   check_error(ErrorCode::kBadFile, {"strings must be an array of numbers"}, [&] { m.as_numbers("strings"); });
+  check_error(ErrorCode::kBadFile, {"integers must be an array of booleans"},
+              [&] { m.as_booleans("integers"); });
+  check_error(ErrorCode::kBadFile, {"booleans must be an array of integers"},
+              [&] { m.as_integers("booleans"); });
 }
 
 TEST_CASE("GgufFile: tensors by name, outermost extent first, where they lie") {
