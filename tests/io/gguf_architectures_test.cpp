@@ -226,7 +226,8 @@ TEST_CASE("GGUF architectures: names are unique, and found") {
 }
 
 TEST_CASE("GGUF architectures: what makes each family what it is") {
-  for (const auto& [name, layer] : kLayers) {
+  for (const auto& entry : kLayers) {
+    const std::string& name = entry.first;
     CAPTURE(name);
     const ModelConfig m = TinyModel{name}.config();
     CHECK(m.n_layers == 2);
@@ -272,7 +273,8 @@ TEST_CASE("GGUF architectures: what makes each family what it is") {
 }
 
 TEST_CASE("GGUF architectures: keys that are missing, unknown or of another kind are refused by name") {
-  for (const auto& [name, layer] : kLayers) {
+  for (const auto& entry : kLayers) {
+    const std::string& name = entry.first;
     CAPTURE(name);
     for (const std::string key :
          {"block_count", "context_length", "embedding_length", "feed_forward_length", "attention.head_count"})
@@ -308,10 +310,13 @@ TEST_CASE("GGUF architectures: keys that are missing, unknown or of another kind
 }
 
 TEST_CASE("GGUF architectures: every tensor is needed, in its shape, and no other has a place") {
-  for (const auto& [name, layer] : kLayers) {
+  for (const auto& entry : kLayers) {
+    const std::string& name = entry.first;
     const TinyModel whole{name};
     CHECK(whole.load().report.n_tensors == static_cast<Index>(whole.tensors().size()));
-    for (const auto& [tensor, shape] : whole.tensors()) {
+    for (const auto& each : whole.tensors()) {
+      const std::string& tensor = each.first;
+      const Shape& shape = each.second;
       CAPTURE(tensor);
       // Without output.weight the head is tied; without attn_qkv there would have to be three matrices.
       if (tensor != "output.weight")
@@ -337,7 +342,9 @@ TEST_CASE("GGUF architectures: every tensor is needed, in its shape, and no othe
 }
 
 TEST_CASE("GGUF architectures: each tensor goes where it belongs") {
-  for (const auto& [name, layer] : kLayers) {
+  for (const auto& entry : kLayers) {
+    const std::string& name = entry.first;
+    const Tensors& layer = entry.second;
     CAPTURE(name);
     const TinyModel file{name};
     const TemporaryFolder folder;
@@ -421,7 +428,8 @@ TEST_CASE("GGUF architectures: biases that a family need not have are used where
     return with_tensor("blk.1." + name + ".bias", {size},
                        std::vector<float>(static_cast<std::size_t>(size), -3.0f));
   };
-  for (const auto& [name, layer] : kLayers) {
+  for (const auto& entry : kLayers) {
+    const std::string& name = entry.first;
     if (name == "gpt2") continue;
     CAPTURE(name);
     const TemporaryFolder folder;
