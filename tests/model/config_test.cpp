@@ -72,6 +72,38 @@ TEST_CASE("model config: every size has to be positive and sane, and is named") 
         "model config: n_heads * head_dim 1099511627776 is beyond any model (2^30)");
 }
 
+TEST_CASE("model config: no product of sizes comes near to overflow") {
+  constexpr Index kLarge = Index{1} << 30;
+  const auto beyond = [](const std::string& name) {
+    return "model config: " + name + " is beyond any model (2^56)";
+  };
+  CHECK(refusal([](ModelConfig& c) { c.vocab_size = c.d_model = kLarge; }) == beyond("vocab_size * d_model"));
+  CHECK(refusal([](ModelConfig& c) { c.max_seq_len = c.d_model = kLarge; }) ==
+        beyond("max_seq_len * d_model"));
+  CHECK(refusal([](ModelConfig& c) { c.d_ff = c.d_model = kLarge; }) == beyond("n_layers * d_model * d_ff"));
+  CHECK(refusal([](ModelConfig& c) { c.n_layers = c.d_ff = kLarge; }) == beyond("n_layers * d_model * d_ff"));
+  CHECK(refusal([](ModelConfig& c) {
+          c.n_layers = c.n_heads = kLarge / 8;
+          c.n_kv_heads = 1;
+        }) == beyond("n_layers * d_model * n_heads * head_dim"));
+  CHECK(refusal([](ModelConfig& c) { c.n_layers = c.max_seq_len = kLarge; }) ==
+        beyond("n_layers * max_seq_len * n_kv_heads * head_dim"));
+  CHECK(refusal([](ModelConfig& c) {
+          c.n_experts = c.d_expert = kLarge;
+          c.n_experts_used = 1;
+        }) == beyond("n_layers * n_experts * d_model * d_expert"));
+  // 2^56 numbers are allowed, and one power of two more is not.
+  const auto embedding = [](Index vocab_size) {
+    return refusal([&](ModelConfig& c) {
+      c.d_model = Index{1} << 28;
+      c.vocab_size = vocab_size;
+      c.d_ff = c.max_seq_len = 1;
+    });
+  };
+  CHECK(embedding(Index{1} << 28).empty());
+  CHECK(embedding((Index{1} << 28) + 1) == beyond("vocab_size * d_model"));
+}
+
 TEST_CASE("model config: an empty one says what is missing first") {
   CHECK_THROWS_WITH_AS(ModelConfig{}.validate(), "model config: n_layers must be positive, got 0", Error);
 }
@@ -311,6 +343,13 @@ TEST_CASE("model config: attention spans fit the layers and one another") {
   CHECK(with({{}, {.window = -1}}) == "model config: an attention span has a negative field");
   CHECK(with({{}, {.window = 4, .n_sink = -1}}) == "model config: an attention span has a negative field");
   CHECK(with({{.chunk = -1}, {}}) == "model config: an attention span has a negative field");
+  constexpr Index kLarge = Index{1} << 48, kMax = std::numeric_limits<Index>::max();
+  CHECK(with({{.window = kLarge, .n_sink = kLarge}, {.chunk = kLarge}}).empty());
+  CHECK(with({{.window = kMax}, {}}) ==
+        "model config: an attention span of window 9223372036854775807, n_sink 0 and chunk 0 is beyond any "
+        "sequence (2^48)");
+  CHECK(with({{}, {.window = 4, .n_sink = kLarge + 1}}).find("n_sink 281474976710657") != std::string::npos);
+  CHECK(with({{}, {.chunk = kLarge + 1}}).find("chunk 281474976710657") != std::string::npos);
   CHECK(with({{.n_sink = 2}, {}}) == "model config: n_sink 2 needs a window");
   CHECK(with({{.window = 4, .chunk = 8}, {}}) ==
         "model config: a chunked span (8) excludes window and sinks");
@@ -346,6 +385,16 @@ TEST_CASE("model config: with_streaming gives every layer the same sinks and win
                        "streaming needs window > 0 and n_sink >= 0, got window 0, n_sink 4", Error);
   CHECK_THROWS_WITH_AS(kvdecode::with_streaming(small_config(), -1, 9),
                        "streaming needs window > 0 and n_sink >= 0, got window 9, n_sink -1", Error);
+  for (const Index n_layers : {Index{-1}, Index{0}, std::numeric_limits<Index>::min()}) {
+    ModelConfig negative = small_config();
+    negative.n_layers = n_layers;
+    CHECK_THROWS_WITH_AS(kvdecode::with_streaming(negative, 4, 60),
+                         ("model config: n_layers must be positive, got " + std::to_string(n_layers)).c_str(),
+                         Error);
+  }
+  ModelConfig deep = small_config();
+  deep.n_layers = std::numeric_limits<Index>::max();
+  CHECK_THROWS_AS(kvdecode::with_streaming(deep, 4, 60), Error);
 }
 
 }  // namespace

@@ -12,6 +12,7 @@
 #include <kvdecode/layers/residual.hpp>
 
 #include <algorithm>
+#include <initializer_list>
 #include <vector>
 
 namespace kvdecode::inline KVDECODE_ABI {
@@ -142,33 +143,44 @@ struct ModelConfig {
   void validate_rotary(const RotaryConfig& config) const;
 };
 
-/// The same model attending to the first n_sink and the last `window` positions only, for streams without an
-/// end (StreamingLLM, Xiao 2023): sinks are seen at their distance within a cache of n_sink + window
-/// positions.
-/// @throws Error kBadArgument unless window > 0 and n_sink >= 0
-inline ModelConfig with_streaming(ModelConfig config, Index n_sink, Index window) {
-  if (window <= 0 || n_sink < 0) [[unlikely]]
-    detail::raise(ErrorCode::kBadArgument, "streaming needs window > 0 and n_sink >= 0, got window ", window,
-                  ", n_sink ", n_sink);
-  config.spans.assign(static_cast<std::size_t>(config.n_layers), AttentionSpan{window, n_sink, 0});
-  config.sink_rotation = SinkRotation::kWithinWindow;
-  return config;
-}
-
 namespace detail {
 
 inline void require_positive(Index value, const char* name) {
   if (value <= 0) [[unlikely]]
     raise(ErrorCode::kBadArgument, "model config: ", name, " must be positive, got ", value);
 }
-/// Keeps every product of two sizes, in bytes, far from overflow.
 inline void require_sane(Index value, const char* name) {
   require_positive(value, name);
   if (value > (Index{1} << 30)) [[unlikely]]
     raise(ErrorCode::kBadArgument, "model config: ", name, " ", value, " is beyond any model (2^30)");
 }
 
+/// Keeps the model's numbers in bytes, and sums of such, far from overflow. @pre the sizes are positive
+inline void require_sane_product(std::initializer_list<Index> sizes, const char* name) {
+  constexpr Index kMax = Index{1} << 56;
+  Index product = 1;
+  for (const Index size : sizes) {
+    if (size > kMax / product) [[unlikely]]
+      raise(ErrorCode::kBadArgument, "model config: ", name, " is beyond any model (2^56)");
+    product *= size;
+  }
+}
+
 }  // namespace detail
+
+/// The same model attending to the first n_sink and the last `window` positions only, for streams without an
+/// end (StreamingLLM, Xiao 2023): sinks are seen at their distance within a cache of n_sink + window
+/// positions.
+/// @throws Error kBadArgument unless window > 0, n_sink >= 0 and config.n_layers > 0
+inline ModelConfig with_streaming(ModelConfig config, Index n_sink, Index window) {
+  if (window <= 0 || n_sink < 0) [[unlikely]]
+    detail::raise(ErrorCode::kBadArgument, "streaming needs window > 0 and n_sink >= 0, got window ", window,
+                  ", n_sink ", n_sink);
+  detail::require_sane(config.n_layers, "n_layers");
+  config.spans.assign(static_cast<std::size_t>(config.n_layers), AttentionSpan{window, n_sink, 0});
+  config.sink_rotation = SinkRotation::kWithinWindow;
+  return config;
+}
 
 inline void ModelConfig::validate() const {
   using detail::raise;
@@ -181,9 +193,16 @@ inline void ModelConfig::validate() const {
   detail::require_sane(vocab_size, "vocab_size");
   detail::require_sane(max_seq_len, "max_seq_len");
   detail::require_sane(n_heads * head_dim, "n_heads * head_dim");
+  detail::require_sane_product({vocab_size, d_model}, "vocab_size * d_model");
+  detail::require_sane_product({max_seq_len, d_model}, "max_seq_len * d_model");
+  detail::require_sane_product({n_layers, d_model, d_ff}, "n_layers * d_model * d_ff");
+  detail::require_sane_product({n_layers, d_model, n_heads, head_dim},
+                               "n_layers * d_model * n_heads * head_dim");
   if (n_heads % n_kv_heads != 0) [[unlikely]]
     raise(ErrorCode::kBadArgument, "model config: n_heads ", n_heads, " is not a multiple of n_kv_heads ",
           n_kv_heads);
+  detail::require_sane_product({n_layers, max_seq_len, n_kv_heads, head_dim},
+                               "n_layers * max_seq_len * n_kv_heads * head_dim");
   if (!(norm_eps >= 0.0) || norm_eps > 1.0) [[unlikely]]
     raise(ErrorCode::kBadArgument, "model config: norm_eps must be in [0, 1], got ", norm_eps);
   if (!(attention_scale >= 0.0) || attention_scale > 1e6) [[unlikely]]
@@ -203,6 +222,8 @@ inline void ModelConfig::validate() const {
   if (n_experts != 0) {
     detail::require_sane(n_experts, "n_experts");
     detail::require_sane(d_expert, "d_expert");
+    detail::require_sane_product({n_layers, n_experts, d_model, d_expert},
+                                 "n_layers * n_experts * d_model * d_expert");
     if (n_experts_used < 1 || n_experts_used > n_experts) [[unlikely]]
       raise(ErrorCode::kBadArgument, "model config: n_experts_used must be in [1, n_experts ", n_experts,
             "], got ", n_experts_used);
@@ -229,6 +250,10 @@ inline void ModelConfig::validate() const {
   for (const AttentionSpan& span : spans) {
     if (span.window < 0 || span.n_sink < 0 || span.chunk < 0) [[unlikely]]
       raise(ErrorCode::kBadArgument, "model config: an attention span has a negative field");
+    constexpr Index kMaxSpan = Index{1} << 48;  // in positions; some configs write a huge window for none
+    if (span.window > kMaxSpan || span.n_sink > kMaxSpan || span.chunk > kMaxSpan) [[unlikely]]
+      raise(ErrorCode::kBadArgument, "model config: an attention span of window ", span.window, ", n_sink ",
+            span.n_sink, " and chunk ", span.chunk, " is beyond any sequence (2^48)");
     if (span.n_sink > 0 && span.window == 0) [[unlikely]]
       raise(ErrorCode::kBadArgument, "model config: n_sink ", span.n_sink, " needs a window");
     if (span.chunk > 0 && (span.window > 0 || span.n_sink > 0)) [[unlikely]]
