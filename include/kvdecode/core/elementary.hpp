@@ -8,6 +8,7 @@
 #include <kvdecode/core/simd/lanes.hpp>
 
 #include <bit>
+#include <concepts>
 #include <limits>
 
 namespace kvdecode::inline KVDECODE_ABI {
@@ -172,17 +173,22 @@ using ScalarElementary = Elementary<simd::Register<T, false>>;
 // ---- one number. For a scalar type of the user's own these names are found by argument-dependent lookup.
 // ----
 
-inline float exp(float x) { return detail::ScalarElementary<float>::exp(x); }
-inline double exp(double x) { return detail::ScalarElementary<double>::exp(x); }
-inline float tanh(float x) { return detail::ScalarElementary<float>::tanh(x); }
-inline double tanh(double x) { return detail::ScalarElementary<double>::tanh(x); }
+template <BinaryFloat T>
+T exp(T x) {
+  return detail::ScalarElementary<T>::exp(x);
+}
+template <BinaryFloat T>
+T tanh(T x) {
+  return detail::ScalarElementary<T>::tanh(x);
+}
 inline float sigmoid(float x) { return detail::ScalarElementary<float>::sigmoid(x); }
 inline double sigmoid(double x) { return detail::ScalarElementary<double>::sigmoid(x); }
 inline float gelu(float x) { return detail::ScalarElementary<float>::gelu(x); }
 inline double gelu(double x) { return detail::ScalarElementary<double>::gelu(x); }
 
 /// Natural logarithm, by x = 2^e m with m in [sqrt 1/2, sqrt 2) and the series of artanh.
-inline double log(double x) {
+template <std::same_as<double> T>
+T log(T x) {
   if (!(x > 0.0))
     return x == 0.0 ? -std::numeric_limits<double>::infinity() : std::numeric_limits<double>::quiet_NaN();
   if (x == std::numeric_limits<double>::infinity()) return x;
@@ -206,10 +212,14 @@ inline double log(double x) {
   const double series = fma(mul(p, z), s, mul(2.0, s));
   return fma(e, 0x1.62e42fefa39efp-1, fma(e, 0x1.abc9e3b39803fp-56, series));
 }
-inline float log(float x) { return static_cast<float>(log(static_cast<double>(x))); }
+template <std::same_as<float> T>
+T log(T x) {
+  return static_cast<float>(log(static_cast<double>(x)));
+}
 
 /// Logarithm to base 2; exact for powers of two.
-inline double log2(double x) {
+template <std::same_as<double> T>
+T log2(T x) {
   if (!(x > 0.0) || x == std::numeric_limits<double>::infinity()) return log(x);
   int scale = 0;
   if (x < std::numeric_limits<double>::min()) {
@@ -222,23 +232,29 @@ inline double log2(double x) {
   const double m = std::bit_cast<double>(bits - static_cast<std::uint64_t>(shifted));
   return fma(log(m), 0x1.71547652b82fep+0, static_cast<double>(e + scale));
 }
-inline float log2(float x) { return static_cast<float>(log2(static_cast<double>(x))); }
+template <std::same_as<float> T>
+T log2(T x) {
+  return static_cast<float>(log2(static_cast<double>(x)));
+}
 
 /// 2^x.
-inline double exp2(double x) {
+template <std::same_as<double> T>
+T exp2(T x) {
   if (!(x < 1024.0)) return x >= 1024.0 ? std::numeric_limits<double>::infinity() : x;
   if (x < -1022.0) return 0.0;
   const double n = (x + 0x1.8p52) - 0x1.8p52;
   using E = detail::ScalarElementary<double>;
   return E::scale(E::horner(detail::ElementaryConstants<double>::kExp, mul(x - n, 0x1.62e42fefa39efp-1)), n);
 }
-inline float exp2(float x) {
+template <std::same_as<float> T>
+T exp2(T x) {
   const double y = exp2(static_cast<double>(x));
   return y < static_cast<double>(std::numeric_limits<float>::min()) ? 0.0f : static_cast<float>(y);
 }
 
 /// Error function: its series near zero, 1 - erfc beyond.
-inline double erf(double x) {
+template <std::same_as<double> T>
+T erf(T x) {
   if (!(x < 0.0 || x > 0.0)) return x;  // NaN, and either zero
   const double a = __builtin_fabs(x);
   if (a < 0.5) {
@@ -256,7 +272,10 @@ inline double erf(double x) {
   const double y = 1.0 - erfc;
   return x < 0.0 ? -y : y;
 }
-inline float erf(float x) { return static_cast<float>(erf(static_cast<double>(x))); }
+template <std::same_as<float> T>
+T erf(T x) {
+  return static_cast<float>(erf(static_cast<double>(x)));
+}
 
 /// log(1 + e^x).
 inline double softplus(double x) {
@@ -270,7 +289,10 @@ inline double softplus(double x) {
 inline float softplus(float x) { return static_cast<float>(softplus(static_cast<double>(x))); }
 
 /// base^exponent for a positive base, in double: for tables.
-inline double pow(double base, double exponent) { return exp(mul(exponent, log(base))); }
+template <std::same_as<double> T>
+T pow(T base, T exponent) {
+  return exp(mul(exponent, log(base)));
+}
 
 /// Sine and cosine of one angle.
 struct SinCos {

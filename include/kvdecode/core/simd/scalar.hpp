@@ -7,6 +7,7 @@
 
 #include <bit>
 #include <cmath>
+#include <concepts>
 #include <limits>
 #include <type_traits>
 
@@ -67,17 +68,32 @@ inline float software_fma(float a, float b, float c) {
 
 }  // namespace detail
 
+/// The two types that functions here are for which <cmath> has as well. They are templates: who has both in
+/// sight calls the plain one, and nothing is ambiguous.
+template <class T>
+concept BinaryFloat = std::same_as<T, float> || std::same_as<T, double>;
+
 /// a * b + c, rounded once.
-KVDECODE_INLINE float fma(float a, float b, float c) {
+template <std::same_as<float> T>
+KVDECODE_INLINE T fma(T a, T b, T c) {
 #if KVDECODE_HAS_FMA
   return __builtin_fmaf(a, b, c);
 #else
   return detail::software_fma(a, b, c);
 #endif
 }
-KVDECODE_INLINE double fma(double a, double b, double c) { return __builtin_fma(a, b, c); }
+template <std::same_as<double> T>
+KVDECODE_INLINE T fma(T a, T b, T c) {
+  return __builtin_fma(a, b, c);
+}
 
-KVDECODE_INLINE float sqrt(float a) { return __builtin_sqrtf(a); }
-KVDECODE_INLINE double sqrt(double a) { return __builtin_sqrt(a); }
+template <std::same_as<float> T>
+KVDECODE_INLINE T sqrt(T a) {
+  return __builtin_sqrtf(a);
+}
+template <std::same_as<double> T>
+KVDECODE_INLINE T sqrt(T a) {
+  return __builtin_sqrt(a);
+}
 
 }  // namespace kvdecode
