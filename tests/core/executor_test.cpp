@@ -48,7 +48,7 @@ Named make_named(std::string name, Args&&... args) {
 struct EigenPool {
   explicit EigenPool(int n_threads) : pool(n_threads), executor(pool) {}
   Index concurrency() const { return executor.concurrency(); }
-  void parallel_for(Index n, kvdecode::TaskRef task) const { executor.parallel_for(n, task); }
+  void parallel_for(Index n, kvdecode::TaskRef task) { executor.parallel_for(n, task); }
 
   Eigen::ThreadPool pool;
   kvdecode::EigenExecutor executor;

@@ -12,17 +12,18 @@
 
 namespace kvdecode::inline KVDECODE_ABI {
 
-/// Runs tasks on a pool that it does not own, and on the calling thread. Called from a thread of the pool, it
-/// runs them inline.
+/// Runs tasks on a pool that it does not own, and on the calling thread. Called from a thread of the pool, from
+/// one of its own tasks, or by two threads at a time, it runs them inline.
 class EigenExecutor {
  public:
   explicit EigenExecutor(Eigen::ThreadPoolInterface& pool) noexcept : pool_(&pool) {}
 
   Index concurrency() const { return std::max<Index>(1, pool_->NumThreads()); }
 
-  void parallel_for(Index n, TaskRef task) const {
+  /// A pool that throws, having scheduled nothing, leaves its part of the tasks to the others.
+  void parallel_for(Index n, TaskRef task) noexcept {
     const Index n_helpers = std::min<Index>(n, concurrency()) - 1;
-    if (n_helpers <= 0 || pool_->CurrentThreadId() != -1) {
+    if (n_helpers <= 0 || pool_->CurrentThreadId() != -1 || busy_.exchange(true, std::memory_order_acquire)) {
       SequentialExecutor{}.parallel_for(n, task);
       return;
     }
@@ -31,17 +32,24 @@ class EigenExecutor {
       for (Index i = next.fetch_add(1); i < n; i = next.fetch_add(1)) task(i);
     };
     Eigen::Barrier done(static_cast<unsigned>(n_helpers));
-    for (Index i = 0; i < n_helpers; ++i)
-      pool_->Schedule([&take, &done] {
-        take();
-        done.Notify();
-      });
+    Index n_scheduled = 0;
+    try {
+      for (; n_scheduled < n_helpers; ++n_scheduled)
+        pool_->Schedule([&take, &done] {
+          take();
+          done.Notify();
+        });
+    } catch (...) {
+      for (Index i = n_scheduled; i < n_helpers; ++i) done.Notify();
+    }
     take();
     done.Wait();
+    busy_.store(false, std::memory_order_release);
   }
 
  private:
   Eigen::ThreadPoolInterface* pool_;
+  std::atomic<bool> busy_{false};
 };
 static_assert(Executor<EigenExecutor>);
 
