@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include <kvdecode/core/error.hpp>
+#include <kvdecode/core/printable.hpp>
 #include <kvdecode/text/detail/regex.hpp>
 
 #include <doctest/doctest.h>
@@ -11,6 +12,7 @@
 
 using kvdecode::Error;
 using kvdecode::ErrorCode;
+using kvdecode::detail::in_quotes;
 using kvdecode::detail::Regex;
 using kvdecode::detail::RegexScratch;
 
@@ -122,7 +124,7 @@ TEST_CASE("regex: what has no equivalent is refused by name") {
       FAIL_CHECK("accepted");
     } catch (const Error& error) {
       CHECK(error.code() == ErrorCode::kUnsupported);
-      CHECK(std::string(error.what()).find(pattern) != std::string::npos);
+      CHECK(std::string(error.what()).find(in_quotes(pattern)) != std::string::npos);
     }
   }
   const auto repeat = [](std::string_view part, int n) {

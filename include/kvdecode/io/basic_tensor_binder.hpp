@@ -4,13 +4,13 @@
 // policy.
 #pragma once
 
-#include <kvdecode/io/json.hpp>
 #include <kvdecode/io/load_report.hpp>
 #include <kvdecode/io/safetensors.hpp>
 
 #include <kvdecode/core/error.hpp>
 #include <kvdecode/core/format.hpp>
 #include <kvdecode/core/format_id.hpp>
+#include <kvdecode/core/printable.hpp>
 #include <kvdecode/core/types.hpp>
 #include <kvdecode/core/view.hpp>
 #include <kvdecode/model/weights.hpp>

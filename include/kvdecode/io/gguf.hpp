@@ -9,6 +9,7 @@
 #include <kvdecode/io/safetensors.hpp>
 
 #include <kvdecode/core/error.hpp>
+#include <kvdecode/core/printable.hpp>
 #include <kvdecode/core/types.hpp>
 
 #include <algorithm>

@@ -6,6 +6,7 @@
 #include <kvdecode/io/json.hpp>
 
 #include <kvdecode/core/error.hpp>
+#include <kvdecode/core/printable.hpp>
 #include <kvdecode/core/types.hpp>
 
 #include <algorithm>

@@ -10,6 +10,7 @@
 #include <kvdecode/io/loaded_model.hpp>
 
 #include <kvdecode/core/error.hpp>
+#include <kvdecode/core/printable.hpp>
 #include <kvdecode/core/simd/fp_env.hpp>
 #include <kvdecode/core/types.hpp>
 

@@ -12,6 +12,7 @@
 #include <kvdecode/io/tensor_binder.hpp>
 
 #include <kvdecode/core/error.hpp>
+#include <kvdecode/core/printable.hpp>
 
 #include <nlohmann/json.hpp>
 
@@ -27,24 +28,23 @@
 namespace kvdecode::inline KVDECODE_ABI {
 namespace detail {
 
-/// The names of the tensors of each shard, as the index gives them.
-inline std::map<std::string, std::vector<std::string>> read_safetensors_index(
-    const std::filesystem::path& path) {
-  const nlohmann::json json = load_json(path);
-  JsonObject fields(json, path.string());
+/// The names of the tensors of each shard, as the index gives them; `source` names it in errors.
+inline std::map<std::string, std::vector<std::string>> read_safetensors_index(const nlohmann::json& json,
+                                                                              const std::string& source) {
+  JsonObject fields(json, source);
   const nlohmann::json* const map = fields.find("weight_map");
   if (map == nullptr || !map->is_object() || map->empty()) [[unlikely]]
-    raise(ErrorCode::kBadFile, path.string(), ": weight_map must be an object of file names by tensor");
+    raise(ErrorCode::kBadFile, source, ": weight_map must be an object of file names by tensor");
   std::map<std::string, std::vector<std::string>> shards;
   for (const auto& [tensor, file] : map->items()) {
     if (!file.is_string()) [[unlikely]]
-      raise(ErrorCode::kBadFile, path.string(), ": weight_map: tensor ", in_quotes(tensor),
+      raise(ErrorCode::kBadFile, source, ": weight_map: tensor ", in_quotes(tensor),
             " must have a file name, got ", described(file));
     const std::string& name = file.get_ref<const std::string&>();
     if (!name.ends_with(".safetensors") ||
         name.find_first_of(std::string_view("/\\\0", 3)) != std::string::npos) [[unlikely]]
-      raise(ErrorCode::kBadFile, path.string(), ": weight_map: ", in_quotes(name), " of tensor ",
-            in_quotes(tensor), " must be the name of a .safetensors file in the same folder");
+      raise(ErrorCode::kBadFile, source, ": weight_map: ", in_quotes(name), " of tensor ", in_quotes(tensor),
+            " must be the name of a .safetensors file in the same folder");
     shards[name].push_back(tensor);
   }
   return shards;
@@ -53,7 +53,7 @@ inline std::map<std::string, std::vector<std::string>> read_safetensors_index(
 /// The shards of a folder, checked against the index: each tensor in its file, and no other.
 inline TensorBinder open_shards(const std::filesystem::path& folder, const std::filesystem::path& index) {
   TensorBinder tensors(index.string());
-  for (const auto& [name, expected] : read_safetensors_index(index)) {
+  for (const auto& [name, expected] : read_safetensors_index(load_json(index), index.string())) {
     const SafetensorsFile file(folder / name);
     for (const std::string& tensor : expected)
       if (file.find(tensor) == nullptr) [[unlikely]]

@@ -6,6 +6,7 @@
 #include <kvdecode/io/mapped_file.hpp>
 
 #include <kvdecode/core/error.hpp>
+#include <kvdecode/core/printable.hpp>
 #include <kvdecode/core/simd/fp_env.hpp>
 #include <kvdecode/core/types.hpp>
 
@@ -32,14 +33,6 @@ struct JsonLimits {
 };
 
 namespace detail {
-
-/// `text` in quotes, with control characters escaped, cut to a length that fits a sentence.
-inline std::string in_quotes(std::string_view text) {
-  constexpr std::size_t kMaxShown = 100;  // bytes
-  const nlohmann::json shown = std::string(text.substr(0, kMaxShown));
-  return shown.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace) +
-         (text.size() > kMaxShown ? "..." : "");
-}
 
 /// A value as an error message shows it.
 inline std::string described(const nlohmann::json& value) {
@@ -102,11 +95,9 @@ class JsonHandler {
 
   bool binary(json::binary_t&) { position_.fail("binary data in JSON"); }
   bool parse_error(std::size_t, const std::string&, const nlohmann::detail::exception& error) {
-    constexpr std::size_t kMaxShown = 200;  // bytes; the text repeats the token it stumbled over
-    std::string text = error.what();
-    if (const std::size_t end = text.find("] "); end != std::string::npos) text.erase(0, end + 2);
-    if (text.size() > kMaxShown) text = text.substr(0, kMaxShown) + "...";
-    position_.fail("not JSON: ", text);
+    std::string_view text = error.what();
+    if (const std::size_t end = text.find("] "); end != std::string_view::npos) text.remove_prefix(end + 2);
+    position_.fail("not JSON: ", printable(text));  // it repeats the token that it stumbled over
   }
 
  protected:

@@ -8,6 +8,7 @@
 #include <kvdecode/io/safetensors_dtype.hpp>
 
 #include <kvdecode/core/error.hpp>
+#include <kvdecode/core/printable.hpp>
 #include <kvdecode/core/types.hpp>
 
 #include <algorithm>

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <kvdecode/core/error.hpp>
+#include <kvdecode/core/printable.hpp>
 #include <kvdecode/core/types.hpp>
 #include <kvdecode/text/detail/added_tokens.hpp>
 #include <kvdecode/text/detail/bpe.hpp>
@@ -221,7 +222,7 @@ class TokenizerState {
     std::size_t size = n_tokens;
     for (const AddedToken& token : added_) {
       if (token.id < 0 || static_cast<std::size_t>(token.id) >= max_size) {
-        raise(ErrorCode::kBadFile, "tokenizer: added token \"", token.content, "\" has id ", token.id,
+        raise(ErrorCode::kBadFile, "tokenizer: added token ", in_quotes(token.content), " has id ", token.id,
               ", expected 0 to ", max_size - 1);
       }
       if (token.content.empty()) {
@@ -239,13 +240,13 @@ class TokenizerState {
       added_contents_.push_back(std::move(added_[i].content));
       const std::string& content = added_contents_.back();
       if (added_by_id_[id] >= 0) {
-        raise(ErrorCode::kBadFile, "tokenizer: added tokens \"",
-              added_contents_[static_cast<std::size_t>(added_by_id_[id])], "\" and \"", content,
-              "\" have the same id ", token_id);
+        raise(ErrorCode::kBadFile, "tokenizer: added tokens ",
+              in_quotes(added_contents_[static_cast<std::size_t>(added_by_id_[id])]), " and ",
+              in_quotes(content), " have the same id ", token_id);
       }
       if (id < n_tokens && !unused_[id] && bpe_->text(token_id) != content) {
-        raise(ErrorCode::kBadFile, "tokenizer: added token \"", content, "\" has id ", token_id,
-              ", which the vocabulary gives to \"", bpe_->text(token_id), "\"");
+        raise(ErrorCode::kBadFile, "tokenizer: added token ", in_quotes(content), " has id ", token_id,
+              ", which the vocabulary gives to ", in_quotes(bpe_->text(token_id)));
       }
       added_by_id_[id] = index;
       added_index_.insert(added_contents_, index);  // of equal contents the first is found, as in a text

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <kvdecode/core/error.hpp>
+#include <kvdecode/core/printable.hpp>
 #include <kvdecode/core/types.hpp>
 #include <kvdecode/text/detail/json_document.hpp>
 #include <kvdecode/text/detail/token_index.hpp>
@@ -63,8 +64,8 @@ class TokenizerJsonBuilder : public JsonBuilder {
       case Mode::kMerges: {
         const std::size_t space = value.find(' ');
         if (space == std::string::npos || value.find(' ', space + 1) != std::string::npos) {
-          fail("model.merges[" + std::to_string(merges.size()) + "]: \"" + value.substr(0, 200) +
-               "\" is not two tokens with a space between them");
+          fail("model.merges[" + std::to_string(merges.size()) + "]: " + in_quotes(value) +
+               " is not two tokens with a space between them");
         }
         merges.push_back({value.substr(0, space), value.substr(space + 1)});
         return true;
@@ -145,7 +146,7 @@ class TokenizerJsonBuilder : public JsonBuilder {
 
   [[noreturn, gnu::cold]] bool wrong(std::string_view what) const {
     if (mode_ == Mode::kVocabulary) {
-      fail("model.vocab: the id of \"" + token_.substr(0, 200) + "\" is " + std::string(what) +
+      fail("model.vocab: the id of " + in_quotes(token_) + " is " + std::string(what) +
            ", expected an integer");
     }
     fail("model.merges[" + std::to_string(merges.size()) + "]: " + std::string(what) +
@@ -154,7 +155,7 @@ class TokenizerJsonBuilder : public JsonBuilder {
 
   bool token(number_integer_t id) {
     if (id < 0 || id > std::numeric_limits<TokenId>::max()) {
-      fail("model.vocab: the id of \"" + token_.substr(0, 200) + "\" is no token id");
+      fail("model.vocab: the id of " + in_quotes(token_) + " is no token id");
     }
     vocabulary.push_back({std::move(token_), static_cast<TokenId>(id)});
     return true;
@@ -170,7 +171,7 @@ class TokenizerJsonReader {
  public:
   TokenizerSpec read(std::string_view text) {
     TokenizerJsonBuilder builder("tokenizer.json");
-    Json::sax_parse(text.begin(), text.end(), &builder);
+    read_json_events(text, "tokenizer.json", builder);
     const Json document = builder.take();
     const JsonView root(document, "tokenizer.json");
     if (!document.is_object()) root.expected("an object");
@@ -212,7 +213,7 @@ class TokenizerJsonReader {
   void model(const JsonView& view, const TokenizerJsonBuilder& builder) {
     if (!view.value().is_object()) view.expected("an object");
     const std::string type = view.string_or("type", builder.has_merges ? "BPE" : "");
-    if (type != "BPE") view.unsupported(type.empty() ? "a model without type" : "model " + type);
+    if (type != "BPE") view.unsupported(type.empty() ? "a model without type" : "model " + printable(type));
     if (view.has("vocab")) view.at("vocab").expected("an object");
     if (!builder.has_vocabulary) view.fail("has no vocab");
     if (view.has("merges")) view.at("merges").expected("an array");
@@ -244,8 +245,8 @@ class TokenizerJsonReader {
     for (auto& entry : builder.vocabulary) {
       const auto i = static_cast<std::size_t>(entry.id);
       if (spec_.token_types[i] != TokenType::kUnused) {
-        raise(ErrorCode::kBadFile, "tokenizer.json: model.vocab gives id ", entry.id, " to \"",
-              spec_.tokens[i], "\" and to \"", entry.text, "\"");
+        raise(ErrorCode::kBadFile, "tokenizer.json: model.vocab gives id ", entry.id, " to ",
+              in_quotes(spec_.tokens[i]), " and to ", in_quotes(entry.text));
       }
       spec_.tokens[i] = std::move(entry.text);
       spec_.token_types[i] = TokenType::kNormal;
@@ -312,7 +313,7 @@ class TokenizerJsonReader {
   static std::string character(const JsonView& view) {
     const std::string& text = view.string();
     if (text.empty() || utf8_length(text.front()) != text.size()) {
-      view.fail("\"" + text + "\" is not one character");
+      view.fail(in_quotes(text) + " is not one character");
     }
     return text;
   }
@@ -360,7 +361,7 @@ class TokenizerJsonReader {
       step.lowercase = view.boolean_or("lowercase", true);
       step.strip_accents = view.boolean_or("strip_accents", step.lowercase);
     } else {
-      view.unsupported("normalizer " + type);
+      view.unsupported("normalizer " + printable(type));
     }
     append(spec_.normalizer, std::move(step), view);
   }
@@ -410,7 +411,7 @@ class TokenizerJsonReader {
       step.length =
           static_cast<Index>(view.at("length").integer(1, std::numeric_limits<std::int32_t>::max()));
     } else {
-      view.unsupported("pre-tokenizer " + type);
+      view.unsupported("pre-tokenizer " + printable(type));
     }
     append(spec_.pre_tokenizer, std::move(step), view);
   }
@@ -422,7 +423,7 @@ class TokenizerJsonReader {
     if (name == "MergedWithPrevious") return SplitBehavior::kMergedWithPrevious;
     if (name == "MergedWithNext") return SplitBehavior::kMergedWithNext;
     if (name == "Contiguous") return SplitBehavior::kContiguous;
-    view.fail("unknown behavior \"" + name + "\"");
+    view.fail("unknown behavior " + in_quotes(name));
   }
 
   // Older files say add_prefix_space; where both are there they must not contradict each other.
@@ -439,7 +440,7 @@ class TokenizerJsonReader {
     } else if (name == "never") {
       scheme = PrependScheme::kNever;
     } else {
-      view.fail("unknown prepend_scheme \"" + name + "\"");
+      view.fail("unknown prepend_scheme " + in_quotes(name));
     }
     if (!adds && scheme != PrependScheme::kNever) view.fail("add_prefix_space contradicts prepend_scheme");
   }
@@ -463,7 +464,7 @@ class TokenizerJsonReader {
     } else if (type == "TemplateProcessing") {
       template_processing(view);
     } else {
-      view.unsupported("post-processor " + type);
+      view.unsupported("post-processor " + printable(type));
     }
   }
 
@@ -527,7 +528,7 @@ class TokenizerJsonReader {
       step.content = view.string_or("prefix", "##");
       step.cleanup = view.boolean_or("cleanup", true);
     } else {
-      view.unsupported("decoder " + type);
+      view.unsupported("decoder " + printable(type));
     }
     append(steps, std::move(step), view);
   }
@@ -586,7 +587,7 @@ inline void apply_tokenizer_config(TokenizerSpec& spec, std::string_view text) {
       id = static_cast<TokenId>(i);
       return;
     }
-    view.fail("\"" + name + "\" is not a token");
+    view.fail(detail::in_quotes(name) + " is not a token");
   };
   find("bos_token", spec.bos_id);
   find("eos_token", spec.eos_id);

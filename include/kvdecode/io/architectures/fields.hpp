@@ -8,6 +8,7 @@
 #include <kvdecode/io/json_object.hpp>
 
 #include <kvdecode/core/error.hpp>
+#include <kvdecode/core/printable.hpp>
 #include <kvdecode/core/types.hpp>
 #include <kvdecode/model/config.hpp>
 

@@ -13,6 +13,7 @@
 
 #include <kvdecode/core/elementary.hpp>
 #include <kvdecode/core/error.hpp>
+#include <kvdecode/core/printable.hpp>
 #include <kvdecode/core/types.hpp>
 #include <kvdecode/model/config.hpp>
 

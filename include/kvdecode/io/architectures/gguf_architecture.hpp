@@ -10,6 +10,7 @@
 #include <kvdecode/core/element_formats.hpp>
 #include <kvdecode/core/elementary.hpp>
 #include <kvdecode/core/error.hpp>
+#include <kvdecode/core/printable.hpp>
 #include <kvdecode/core/types.hpp>
 #include <kvdecode/model/config.hpp>
 #include <kvdecode/model/weights.hpp>

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <kvdecode/core/error.hpp>
+#include <kvdecode/core/printable.hpp>
 #include <kvdecode/text/detail/token_index.hpp>
 #include <kvdecode/text/detail/utf8.hpp>
 #include <kvdecode/text/tokenizer_spec.hpp>
@@ -70,8 +71,8 @@ class Bpe {
       const auto id = static_cast<TokenId>(i);
       const TokenId first = index_.insert(texts_, id);
       if (first != id) {
-        raise(ErrorCode::kBadFile, "tokenizer: tokens ", first, " and ", id, " have the same text \"",
-              texts_[i], "\"");
+        raise(ErrorCode::kBadFile, "tokenizer: tokens ", first, " and ", id, " have the same text ",
+              in_quotes(texts_[i]));
       }
     }
     if (spec.unk_token) {
@@ -144,16 +145,16 @@ class Bpe {
       const auto id = [&](std::string_view token) {
         const TokenId found = find(token);
         if (found < 0) {
-          raise(ErrorCode::kBadFile, "tokenizer: merge ", i, " (\"", merge.left, "\", \"", merge.right,
-                "\") needs token \"", token, "\", which the vocabulary lacks");
+          raise(ErrorCode::kBadFile, "tokenizer: merge ", i, " (", in_quotes(merge.left), ", ",
+                in_quotes(merge.right), ") needs token ", in_quotes(token), ", which the vocabulary lacks");
         }
         return found;
       };
       const TokenId left = id(merge.left);
       const TokenId right = id(merge.right);
       if (merge.right.size() < prefix_.size()) {
-        raise(ErrorCode::kBadFile, "tokenizer: merge ", i, ": \"", merge.right,
-              "\" is shorter than the prefix \"", prefix_, "\"");
+        raise(ErrorCode::kBadFile, "tokenizer: merge ", i, ": ", in_quotes(merge.right),
+              " is shorter than the prefix ", in_quotes(prefix_));
       }
       const TokenId merged = id(merge.left + merge.right.substr(prefix_.size()));
       merges_.set(left, right, {static_cast<std::int32_t>(i), merged});
@@ -239,8 +240,8 @@ class Bpe {
       }
       if (!has_unk_) continue;
       if (unk_id_ < 0) {
-        raise(ErrorCode::kBadFile, "tokenizer: \"", letter, "\" needs the unknown token \"", unk_text_,
-              "\", which the vocabulary lacks");
+        raise(ErrorCode::kBadFile, "tokenizer: ", in_quotes(letter), " needs the unknown token ",
+              in_quotes(unk_text_), ", which the vocabulary lacks");
       }
       if (unk_pending && !fuse_unk_) append(unk_id_, false);
       unk_pending = true;

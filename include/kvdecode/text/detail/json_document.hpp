@@ -4,9 +4,11 @@
 #pragma once
 
 #include <kvdecode/core/error.hpp>
+#include <kvdecode/core/printable.hpp>
 
 #include <nlohmann/json.hpp>
 
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -45,7 +47,7 @@ class JsonBuilder {
   bool start_array(std::size_t) { return open(Json::array()); }
   bool key(string_t& value) {
     key_ = std::move(value);
-    if (stack_.back()->contains(key_)) fail("the key \"" + key_.substr(0, 100) + "\" twice in one object");
+    if (stack_.back()->contains(key_)) fail("the key " + in_quotes(key_) + " twice in one object");
     return true;
   }
   bool end_object() { return close(); }
@@ -54,7 +56,7 @@ class JsonBuilder {
     std::string_view text = error.what();
     const std::size_t start = text.find("] ");
     if (start != std::string_view::npos) text.remove_prefix(start + 2);
-    raise(ErrorCode::kBadFile, file_, ": not valid JSON at byte ", position, ": ", text.substr(0, 300));
+    raise(ErrorCode::kBadFile, file_, ": not valid JSON at byte ", position, ": ", printable(text));
   }
 
   Json take() { return std::move(root_); }
@@ -109,10 +111,20 @@ class JsonBuilder {
   std::size_t n_values_ = 0;
 };
 
+/// Runs the events of `text`, which errors call `file`, through a builder.
+template <std::derived_from<JsonBuilder> Builder>
+void read_json_events(std::string_view text, std::string_view file, Builder& builder) {
+  // The parser takes a zero byte for the end of its input, whatever follows.
+  if (const std::size_t zero = text.find('\0'); zero != std::string_view::npos) {
+    raise(ErrorCode::kBadFile, file, ": not valid JSON at byte ", zero, ": a zero byte");
+  }
+  Json::sax_parse(text.begin(), text.end(), &builder);
+}
+
 /// Parses `text`, which errors call `file`.
 inline Json parse_json(std::string_view text, std::string_view file) {
   JsonBuilder builder(file);
-  Json::sax_parse(text.begin(), text.end(), &builder);
+  read_json_events(text, file, builder);
   return builder.take();
 }
 
@@ -145,8 +157,8 @@ class JsonView {
   JsonView at(std::string_view key) const {
     if (!value_->is_object()) expected("an object");
     const auto member = value_->find(key);
-    if (member == value_->end()) raise(ErrorCode::kBadFile, where_, ": has no \"", key, "\"");
-    return JsonView(*member, where_ + "." + std::string(key));
+    if (member == value_->end()) raise(ErrorCode::kBadFile, where_, ": has no ", in_quotes(key));
+    return JsonView(*member, where_ + "." + printable(key));
   }
 
   std::size_t size() const {

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <kvdecode/core/error.hpp>
+#include <kvdecode/core/printable.hpp>
 #include <kvdecode/text/detail/byte_alphabet.hpp>
 #include <kvdecode/text/detail/pattern.hpp>
 #include <kvdecode/text/detail/scripts.hpp>
@@ -51,7 +52,8 @@ class PreTokenizer {
       }
       if (step.kind == Kind::kMetaspace &&
           (step.replacement.empty() || utf8_length(step.replacement.front()) != step.replacement.size())) {
-        raise(ErrorCode::kBadFile, "Metaspace: replacement \"", step.replacement, "\" is not one character");
+        raise(ErrorCode::kBadFile, "Metaspace: replacement ", in_quotes(step.replacement),
+              " is not one character");
       }
       steps_.push_back({step, pattern_of(step), {}});
       if (step.kind == Kind::kUnicodeScripts) steps_.back().scripts.emplace();

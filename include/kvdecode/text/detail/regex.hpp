@@ -4,6 +4,7 @@
 #pragma once
 
 #include <kvdecode/core/error.hpp>
+#include <kvdecode/core/printable.hpp>
 #include <kvdecode/text/detail/regex_syntax.hpp>
 #include <kvdecode/text/detail/utf8.hpp>
 
@@ -98,7 +99,8 @@ class Regex {
     code_.reset(pcre2_compile_8(reinterpret_cast<PCRE2_SPTR8>(text.data()), text.size(),
                                 PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C, &error,
                                 &offset, context.get()));
-    if (!code_) raise(ErrorCode::kUnsupported, "regular expression \"", pattern_, "\": ", message(error));
+    if (!code_)
+      raise(ErrorCode::kUnsupported, "regular expression ", in_quotes(pattern_), ": ", message(error));
     pcre2_jit_compile_8(code_.get(), PCRE2_JIT_COMPLETE);  // without a JIT the interpreter matches
   }
 
@@ -143,8 +145,8 @@ class Regex {
     if (result == PCRE2_ERROR_JIT_STACKLIMIT && scratch.grow_stack()) result = match();
     if (result == PCRE2_ERROR_NOMATCH) return false;
     if (result < 0) [[unlikely]] {
-      raise(ErrorCode::kUnsupported, "regular expression \"", pattern_, "\" gave up at byte ", at, " of ",
-            text.size(), ": ", message(result));
+      raise(ErrorCode::kUnsupported, "regular expression ", in_quotes(pattern_), " gave up at byte ", at,
+            " of ", text.size(), ": ", message(result));
     }
     const PCRE2_SIZE* ends = pcre2_get_ovector_pointer_8(scratch.data());
     begin = ends[0];

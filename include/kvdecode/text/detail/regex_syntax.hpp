@@ -5,6 +5,7 @@
 #pragma once
 
 #include <kvdecode/core/error.hpp>
+#include <kvdecode/core/printable.hpp>
 #include <kvdecode/text/detail/utf8.hpp>
 
 #include <algorithm>
@@ -69,7 +70,7 @@ class RegexTranslator {
   };
 
   [[noreturn, gnu::cold]] void refuse(std::string_view what) const {
-    raise(ErrorCode::kUnsupported, "regular expression \"", in_, "\": ", what, " near byte ", at_);
+    raise(ErrorCode::kUnsupported, "regular expression ", in_quotes(in_), ": ", what, " near byte ", at_);
   }
 
   bool next_is(std::string_view text) const { return in_.substr(at_).substr(0, text.size()) == text; }

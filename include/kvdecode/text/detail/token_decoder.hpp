@@ -5,6 +5,7 @@
 #pragma once
 
 #include <kvdecode/core/error.hpp>
+#include <kvdecode/core/printable.hpp>
 #include <kvdecode/text/detail/byte_alphabet.hpp>
 #include <kvdecode/text/detail/pattern.hpp>
 #include <kvdecode/text/detail/utf8.hpp>
@@ -44,7 +45,7 @@ class TokenDecoder {
     for (const DecoderStep& step : *steps) {
       const auto need_character = [](const std::string& text, std::string_view what) {
         if (text.empty() || utf8_length(text.front()) != text.size()) {
-          raise(ErrorCode::kBadFile, "decoder ", what, ": \"", text, "\" is not one character");
+          raise(ErrorCode::kBadFile, "decoder ", what, ": ", in_quotes(text), " is not one character");
         }
       };
       if (step.kind == Kind::kMetaspace) need_character(step.replacement, "Metaspace");
