@@ -224,6 +224,23 @@ TEST_CASE("Sampling: masked tokens are never drawn") {
         std::vector<double>{0, 1});
 }
 
+TEST_CASE("Sampling: what is no number is never drawn, and leads nothing astray") {
+  constexpr float nan = std::numeric_limits<float>::quiet_NaN();
+  const std::vector<float> logits{nan, 1.0f, nan, 1.0f, nan};
+  for (const SamplingOptions& options : {SamplingOptions{}, {.top_k = 2}, {.top_k = 4}, {.top_p = 0.99}})
+    CHECK(distribution(options, logits) == std::vector<double>{0, 0.5, 0, 0.5, 0});
+  std::vector<float> many(3000, nan);  // more than the sort of the standard library looks at one by one
+  for (std::size_t i = 0; i < many.size(); i += 7) many[i] = static_cast<float>(i % 91);
+  for (const SamplingOptions& options : {SamplingOptions{}, {.top_k = 40}, {.top_k = 2900}, {.top_p = 0.5}}) {
+    Sampling<> sampling(options);
+    for (int draw = 0; draw < 100; ++draw) CHECK(sampling(std::span<const float>(many)) % 7 == 0);
+  }
+  Sampling<> sampling;
+  const std::vector<float> none(50, nan);
+  const TokenId token = sampling(std::span<const float>(none));
+  CHECK((token >= 0 && token < 50));
+}
+
 TEST_CASE("Sampling: a k or p beyond the vocabulary cuts nothing") {
   const std::vector<float> logits{1, 2, 3};
   const auto all = distribution({}, logits);

@@ -15,6 +15,7 @@
 #include <kvdecode/decode/concepts.hpp>
 
 #include <algorithm>
+#include <limits>
 #include <random>
 #include <span>
 
@@ -48,7 +49,7 @@ struct SamplingOptions {
 };
 
 /// Draws from softmax(logits / temperature), cut by top-k and top-p. In double, in the order (logit
-/// descending, id ascending). O(vocab_size log vocab_size); O(vocab_size) with a small top_k.
+/// descending, id ascending), a NaN last. O(vocab_size log vocab_size); O(vocab_size) with a small top_k.
 /// @tparam Engine  a 64-bit uniform random bit generator; a draw is (engine() >> 11) * 2^-53
 template <class Engine = std::mt19937_64>
 class Sampling {
@@ -91,8 +92,12 @@ class Sampling {
   template <class S>
   TokenId draw(std::span<const S> logits) {
     candidates_.resize(logits.size());
-    for (std::size_t i = 0; i < logits.size(); ++i)
-      candidates_[i] = {static_cast<double>(logits[i]), static_cast<TokenId>(i), 0.0};
+    for (std::size_t i = 0; i < logits.size(); ++i) {
+      const double logit = static_cast<double>(logits[i]);
+      // Sorting needs an order, and a NaN has no place in any.
+      candidates_[i] = {logit == logit ? logit : -std::numeric_limits<double>::infinity(),
+                        static_cast<TokenId>(i), 0.0};
+    }
     auto end = candidates_.end();
     if (options_.top_k > 0 && options_.top_k < static_cast<Index>(candidates_.size())) {
       end = candidates_.begin() + options_.top_k;
