@@ -143,6 +143,8 @@ TEST_CASE("parse_huggingface_config: rotary positions that are not known are ref
                   with(field, {{"rope_type", "default"}, {"partial_rotary_factor", 0.5}}));
     check_refused(kUnsupported, {path + ".rope_type linear", ".type llama3", "contradict"},
                   with(field, {{"rope_type", "linear"}, {"type", "llama3"}, {"factor", 2.0}}));
+    check_refused(kUnsupported, {path + ".rope_type linear", ".type \\n\\x1b contradict"},
+                  with(field, {{"rope_type", "linear"}, {"type", "\n\x1b"}, {"factor", 2.0}}));
     check_refused(kBadFile, {path + ".factor is missing"}, with(field, {{"rope_type", "linear"}}));
     check_refused(kBadFile, {path + ".factor must be a positive number, got -1"},
                   with(field, {{"rope_type", "linear"}, {"factor", -1}}));

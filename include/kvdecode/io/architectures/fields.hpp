@@ -16,6 +16,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
 namespace kvdecode::inline KVDECODE_ABI {
@@ -112,9 +113,15 @@ inline Activation read_activation(JsonObject& fields, std::string_view field, st
 template <class T>
 std::optional<T> same_of(const JsonObject& fields, std::string_view name_a, const std::optional<T>& a,
                          std::string_view name_b, const std::optional<T>& b) {
+  const auto shown = [](const T& value) {
+    if constexpr (std::is_same_v<T, std::string>)
+      return printable(value);
+    else
+      return value;
+  };
   if (a && b && *a != *b) [[unlikely]]
-    raise(ErrorCode::kUnsupported, fields.source(), ": ", name_a, " ", *a, " and ", name_b, " ", *b,
-          " contradict one another");
+    raise(ErrorCode::kUnsupported, fields.source(), ": ", name_a, " ", shown(*a), " and ", name_b, " ",
+          shown(*b), " contradict one another");
   return a ? a : b;
 }
 
