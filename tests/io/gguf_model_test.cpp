@@ -335,7 +335,7 @@ TEST_CASE("load_gguf_model: rotary scalings") {
                      [](GgufWriter& w) {
                        w.tensor("rope_freqs.weight", {2}, 0, floats({0.0f, 1.0f}));
                      }},
-                ErrorCode::kBadFile, {"must be positive, got 0"});
+                ErrorCode::kBadFile, {"short_factors must be in [1e-30, 1e30], got 0"});
   check_refused({.more =
                      [](GgufWriter& w) {
                        w.tensor("rope_freqs.weight", {3}, 0, floats({1, 1, 1}));

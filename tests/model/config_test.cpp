@@ -3,12 +3,14 @@
 
 #include <kvdecode/core/error.hpp>
 #include <kvdecode/model/config.hpp>
+#include <kvdecode/model/rotary_frequencies.hpp>
 
 #include <doctest/doctest.h>
 
 #include <functional>
 #include <limits>
 #include <string>
+#include <vector>
 
 namespace {
 
@@ -148,11 +150,11 @@ TEST_CASE("model config: rotary fields are checked where positions are rotary, a
       "model config: the rotary dimension must be even and at most head_dim 8, got 10",
       "model config: the rotary dimension must be even and at most head_dim 8, got -2",
       "model config: the rotary dimension must be even and at most head_dim 5, got 5",
-      "model config: rotary theta must be positive, got 0",
-      "model config: rotary theta must be positive, got nan",
-      "model config: rotary theta must be positive, got 1e+31",
-      "model config: rotary scaling factor must be positive, got 0",
-      "model config: rotary scaling factor must be positive, got inf",
+      "model config: rotary theta must be in [1e-30, 1e30], got 0",
+      "model config: rotary theta must be in [1e-30, 1e30], got nan",
+      "model config: rotary theta must be in [1e-30, 1e30], got 1e+31",
+      "model config: rotary scaling factor must be in [1e-30, 1e30], got 0",
+      "model config: rotary scaling factor must be in [1e-30, 1e30], got inf",
       "model config: this rotary scaling needs a positive original length, got 0"};
   for (std::size_t i = 0; i < std::size(faults); ++i) {
     CHECK(refusal(faults[i]) == texts[i]);
@@ -174,21 +176,84 @@ TEST_CASE("model config: rotary fields are checked where positions are rotary, a
         "model config: this rotary scaling needs a positive original length, got 0");
   CHECK(
       with({.kind = RotaryScalingKind::kYarn, .factor = 2.0, .original_max_seq_len = 64, .beta_fast = 0.0}) ==
-      "model config: yarn needs positive beta_fast and beta_slow, got 0 and 1");
+      "model config: yarn's beta_fast must be in [1e-30, 1e30], got 0");
   CHECK(
       with({.kind = RotaryScalingKind::kLongrope, .original_max_seq_len = 64, .short_factors = {1, 1, 1}}) ==
       "model config: short_factors has 3 entries, expected 4");
   CHECK(with({.kind = RotaryScalingKind::kLongrope,
               .original_max_seq_len = 64,
               .short_factors = {1, 1, 1, 1},
-              .long_factors = {1, 1, 0, 1}}) == "model config: long_factors must be positive, got 0");
+              .long_factors = {1, 1, 0, 1}}) == "model config: long_factors must be in [1e-30, 1e30], got 0");
   CHECK(with({.kind = RotaryScalingKind::kDivisors, .short_factors = {1, 1, 1, 1, 1}}) ==
         "model config: short_factors has 5 entries, expected 4");
-  CHECK(with({.magnitude = 0.0}) == "model config: rotary magnitude must be positive, got 0");
+  CHECK(with({.magnitude = 0.0}) == "model config: rotary magnitude must be in [1e-30, 1e30], got 0");
   CHECK(refusal([](ModelConfig& c) {
           c.rotary.dim = 2;
           c.rotary.scaling = {.kind = RotaryScalingKind::kDynamic, .factor = 2.0, .original_max_seq_len = 9};
         }) == "model config: dynamic rotary scaling needs a rotary dimension above 2, got 2");
+}
+
+TEST_CASE("model config: numbers of rotary positions at the ends of their ranges give finite angles") {
+  using enum RotaryScalingKind;
+  const auto refused = [](double x, const std::function<double&(ModelConfig&)>& field) {
+    return !refusal([&](ModelConfig& c) {
+              c.rotary.scaling = {.kind = kYarn, .factor = 2.0, .original_max_seq_len = 64};
+              field(c) = x;
+            }).empty();
+  };
+  for (const auto& field : std::vector<std::function<double&(ModelConfig&)>>{
+           [](ModelConfig& c) -> double& { return c.rotary.theta; },
+           [](ModelConfig& c) -> double& { return c.rotary.scaling.factor; },
+           [](ModelConfig& c) -> double& { return c.rotary.scaling.magnitude; },
+           [](ModelConfig& c) -> double& { return c.rotary.scaling.beta_fast; },
+           [](ModelConfig& c) -> double& { return c.rotary.scaling.beta_slow; }}) {
+    for (const double x : {0.0, 9e-31, 1.1e30, -1.0, 1e-320, kInfinity, kNaN}) CHECK(refused(x, field));
+    for (const double x : {1e-30, 0.5, 1e30}) CHECK(!refused(x, field));
+  }
+  CHECK(refusal([](ModelConfig& c) {
+          c.rotary.theta = 1.0;
+          c.rotary.scaling = {.kind = kYarn, .factor = 2.0, .original_max_seq_len = 64};
+        }) == "model config: yarn needs a rotary theta other than 1");
+
+  for (const RotaryScalingKind kind : {kDynamic, kYarn, kLongrope, kLlama3})
+    CHECK(refusal([&](ModelConfig& c) {
+            c.rotary.scaling = {.kind = kind, .original_max_seq_len = (Index{1} << 30) + 1};
+          }) == "model config: original_max_seq_len 1073741825 is beyond any model (2^30)");
+
+  for (const RotaryScalingKind kind : {kNone, kLinear, kDynamic, kYarn, kLongrope, kLlama3, kDivisors}) {
+    for (const double theta : {1e-30, 0.999999999999, 1.0000000000001, 1e30}) {
+      for (const double x : {1e-30, 1.0, 1e30}) {
+        for (const Index length : {Index{1}, Index{1} << 30}) {
+          CAPTURE(theta);
+          CAPTURE(x);
+          CAPTURE(length);
+          ModelConfig config = small_config();
+          config.rotary.theta = theta;
+          config.rotary.scaling = {.kind = kind,
+                                   .factor = x,
+                                   .low_freq_factor = x,
+                                   .high_freq_factor = 1.5 * x,
+                                   .original_max_seq_len = length,
+                                   .beta_fast = x,
+                                   .beta_slow = x,
+                                   .short_factors = {x, x, x, x},
+                                   .long_factors = {x, x, x, x}};
+          if (kind == kLlama3 && x == 1e30) config.rotary.scaling.high_freq_factor = 1e30;
+          try {
+            config.validate();
+          } catch (const Error&) {
+            CHECK(kind == kLlama3);
+            continue;
+          }
+          double frequencies[4];
+          for (const Index epoch : {Index{0}, Index{1}}) {
+            kvdecode::rotary_frequencies(config.rotary, 8, epoch, frequencies);
+            for (const double f : frequencies) CHECK((f >= 0.0 && f < kInfinity));
+          }
+        }
+      }
+    }
+  }
 }
 
 TEST_CASE("model config: what may differ by layer has one entry a layer") {
@@ -199,7 +264,7 @@ TEST_CASE("model config: what may differ by layer has one entry a layer") {
   CHECK(refusal([](ModelConfig& c) {
           c.layer_rotary.resize(2);
           c.layer_rotary[1].theta = -1.0;
-        }) == "model config: rotary theta must be positive, got -1");
+        }) == "model config: rotary theta must be in [1e-30, 1e30], got -1");
   CHECK(refusal([](ModelConfig& c) {
           c.layer_rotary.resize(2);
           for (auto& rotary : c.layer_rotary)
@@ -246,20 +311,20 @@ TEST_CASE("model config: every rotary scaling says what it needs") {
     CHECK(with({.kind = kind, .short_factors = four, .long_factors = four}) ==
           "model config: this rotary scaling needs a positive original length, got 0");
   CHECK(with({.kind = kYarn, .original_max_seq_len = 64, .beta_fast = 0.0}) ==
-        "model config: yarn needs positive beta_fast and beta_slow, got 0 and 1");
+        "model config: yarn's beta_fast must be in [1e-30, 1e30], got 0");
   CHECK(with({.kind = kYarn, .original_max_seq_len = 64, .beta_slow = kNaN}) ==
-        "model config: yarn needs positive beta_fast and beta_slow, got 32 and nan");
+        "model config: yarn's beta_slow must be in [1e-30, 1e30], got nan");
   CHECK(
       with({.kind = kLongrope, .original_max_seq_len = 64, .short_factors = {1, 2}, .long_factors = four}) ==
       "model config: short_factors has 2 entries, expected 4");
   CHECK(with({.kind = kLongrope, .original_max_seq_len = 64, .short_factors = four}) ==
         "model config: long_factors has 0 entries, expected 4");
   CHECK(with({.kind = kDivisors, .short_factors = {1, 2, 0, 4}}) ==
-        "model config: short_factors must be positive, got 0");
+        "model config: short_factors must be in [1e-30, 1e30], got 0");
   CHECK(with({.kind = kDivisors, .short_factors = {1, 2, 3, kInfinity}}) ==
-        "model config: short_factors must be positive, got inf");
-  CHECK(with({.magnitude = 0.0}) == "model config: rotary magnitude must be positive, got 0");
-  CHECK(with({.magnitude = kInfinity}) == "model config: rotary magnitude must be positive, got inf");
+        "model config: short_factors must be in [1e-30, 1e30], got inf");
+  CHECK(with({.magnitude = 0.0}) == "model config: rotary magnitude must be in [1e-30, 1e30], got 0");
+  CHECK(with({.magnitude = kInfinity}) == "model config: rotary magnitude must be in [1e-30, 1e30], got inf");
   CHECK(refusal([](ModelConfig& c) {
           c.rotary.dim = 2;
           c.rotary.scaling = {.kind = kDynamic, .original_max_seq_len = 64};
@@ -273,7 +338,7 @@ TEST_CASE(
   CHECK(refusal([](ModelConfig& c) {
           c.layer_rotary.resize(2);
           c.layer_rotary[1].theta = -1.0;
-        }) == "model config: rotary theta must be positive, got -1");
+        }) == "model config: rotary theta must be in [1e-30, 1e30], got -1");
   ModelConfig config = config_of("dynamic own_angles");
   CHECK_NOTHROW(config.validate());
   CHECK(config.rotary_epoch(9) == 0);

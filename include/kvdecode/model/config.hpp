@@ -155,6 +155,11 @@ inline void require_sane(Index value, const char* name) {
     raise(ErrorCode::kBadArgument, "model config: ", name, " ", value, " is beyond any model (2^30)");
 }
 
+/// Keeps rotary angles, which are made of quotients and powers of such numbers, finite.
+inline void require_moderate(double value, const char* name) {
+  if (!(value >= 1e-30) || value > 1e30) [[unlikely]]
+    raise(ErrorCode::kBadArgument, "model config: ", name, " must be in [1e-30, 1e30], got ", value);
+}
 /// Keeps the model's numbers in bytes, and sums of such, far from overflow. @pre the sizes are positive
 inline void require_sane_product(std::initializer_list<Index> sizes, const char* name) {
   constexpr Index kMax = Index{1} << 56;
@@ -269,32 +274,29 @@ inline void ModelConfig::validate_rotary(const RotaryConfig& config) const {
   if (config.dim < 0 || dim > head_dim || dim % 2 != 0) [[unlikely]]
     raise(ErrorCode::kBadArgument, "model config: the rotary dimension must be even and at most head_dim ",
           head_dim, ", got ", dim);
-  if (!(config.theta > 0.0) || config.theta > 1e30) [[unlikely]]
-    raise(ErrorCode::kBadArgument, "model config: rotary theta must be positive, got ", config.theta);
+  detail::require_moderate(config.theta, "rotary theta");
   const RotaryScaling& scaling = config.scaling;
-  if (!(scaling.magnitude > 0.0) || scaling.magnitude > 1e30) [[unlikely]]
-    raise(ErrorCode::kBadArgument, "model config: rotary magnitude must be positive, got ",
-          scaling.magnitude);
+  detail::require_moderate(scaling.magnitude, "rotary magnitude");
   if (scaling.kind == RotaryScalingKind::kNone) return;
-  if (!(scaling.factor > 0.0) || scaling.factor > 1e30) [[unlikely]]
-    raise(ErrorCode::kBadArgument, "model config: rotary scaling factor must be positive, got ",
-          scaling.factor);
+  detail::require_moderate(scaling.factor, "rotary scaling factor");
   const bool needs_length =
       scaling.kind != RotaryScalingKind::kLinear && scaling.kind != RotaryScalingKind::kDivisors;
   if (needs_length && scaling.original_max_seq_len <= 0) [[unlikely]]
     raise(ErrorCode::kBadArgument, "model config: this rotary scaling needs a positive original length, got ",
           scaling.original_max_seq_len);
+  if (needs_length) detail::require_sane(scaling.original_max_seq_len, "original_max_seq_len");
   if (scaling.kind == RotaryScalingKind::kLlama3 &&
       (!(scaling.low_freq_factor > 0.0) || !(scaling.high_freq_factor > scaling.low_freq_factor) ||
        scaling.high_freq_factor > 1e30)) [[unlikely]]
     raise(ErrorCode::kBadArgument,
           "model config: llama3 rotary scaling needs 0 < low_freq_factor < high_freq_factor, got ",
           scaling.low_freq_factor, " and ", scaling.high_freq_factor);
-  if (scaling.kind == RotaryScalingKind::kYarn &&
-      (!(scaling.beta_fast > 0.0) || !(scaling.beta_slow > 0.0) || scaling.beta_fast > 1e30 ||
-       scaling.beta_slow > 1e30 || config.theta == 1.0)) [[unlikely]]
-    raise(ErrorCode::kBadArgument, "model config: yarn needs positive beta_fast and beta_slow, got ",
-          scaling.beta_fast, " and ", scaling.beta_slow);
+  if (scaling.kind == RotaryScalingKind::kYarn) {
+    detail::require_moderate(scaling.beta_fast, "yarn's beta_fast");
+    detail::require_moderate(scaling.beta_slow, "yarn's beta_slow");
+    if (config.theta == 1.0) [[unlikely]]
+      raise(ErrorCode::kBadArgument, "model config: yarn needs a rotary theta other than 1");
+  }
   if (scaling.kind == RotaryScalingKind::kDynamic && dim <= 2) [[unlikely]]
     raise(ErrorCode::kBadArgument,
           "model config: dynamic rotary scaling needs a rotary dimension above 2, got ", dim);
@@ -302,9 +304,7 @@ inline void ModelConfig::validate_rotary(const RotaryConfig& config) const {
     if (static_cast<Index>(factors.size()) != dim / 2) [[unlikely]]
       raise(ErrorCode::kBadArgument, "model config: ", name, " has ", factors.size(), " entries, expected ",
             dim / 2);
-    for (const double factor : factors)
-      if (!(factor > 0.0) || factor > 1e300) [[unlikely]]
-        raise(ErrorCode::kBadArgument, "model config: ", name, " must be positive, got ", factor);
+    for (const double factor : factors) detail::require_moderate(factor, name);
   };
   if (scaling.kind == RotaryScalingKind::kLongrope || scaling.kind == RotaryScalingKind::kDivisors)
     check_factors(scaling.short_factors, "short_factors");
