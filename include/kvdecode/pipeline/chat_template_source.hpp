@@ -3,6 +3,7 @@
 // parsed, so that a template beyond what ChatTemplate serves does not keep a model from loading.
 #pragma once
 
+#include <kvdecode/io/gguf.hpp>
 #include <kvdecode/io/gguf_metadata.hpp>
 #include <kvdecode/io/mapped_file.hpp>
 #include <kvdecode/text/detail/json_document.hpp>
@@ -45,13 +46,15 @@ inline std::string read_chat_template(const GgufMetadata& metadata) {
   return std::string(metadata.as_string("tokenizer.chat_template").value_or(""));
 }
 
-/// The chat template of a Hugging Face folder: chat_template.jinja, else what tokenizer_config.json says;
-/// empty if there is none. @throws Error kBadFile
-inline std::string load_chat_template(const std::filesystem::path& folder) {
+/// The chat template of a GGUF file, or of a Hugging Face folder: chat_template.jinja, else what
+/// tokenizer_config.json says; empty if there is none. @throws Error kBadFile, naming the file
+inline std::string load_chat_template(const std::filesystem::path& path) {
   std::error_code error;
-  const std::filesystem::path own = folder / "chat_template.jinja";
+  if (!std::filesystem::is_directory(path, error))
+    return read_chat_template(open_gguf_files(path).front().metadata());
+  const std::filesystem::path own = path / "chat_template.jinja";
   if (std::filesystem::exists(own, error)) return std::string(detail::text_of(MappedFile(own)));
-  const std::filesystem::path config = folder / "tokenizer_config.json";
+  const std::filesystem::path config = path / "tokenizer_config.json";
   if (std::filesystem::exists(config, error)) return read_chat_template(detail::text_of(MappedFile(config)));
   return "";
 }

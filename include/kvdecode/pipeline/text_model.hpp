@@ -56,12 +56,14 @@ class TextModel {
   std::vector<TokenId> stop_tokens_;
 };
 
-/// The tokenizer of a Hugging Face folder: tokenizer.json, and the names of first and last token in
-/// tokenizer_config.json, if it is there. @throws Error kBadFile, kUnsupported
-inline TokenizerSpec load_tokenizer_spec(const std::filesystem::path& folder) {
-  TokenizerSpec spec = read_tokenizer_json(detail::text_of(MappedFile(folder / "tokenizer.json")));
-  const std::filesystem::path config = folder / "tokenizer_config.json";
+/// The tokenizer of a GGUF file, or of a Hugging Face folder: tokenizer.json, and the names of first and last
+/// token in tokenizer_config.json, if it is there. @throws Error kBadFile, kUnsupported
+inline TokenizerSpec load_tokenizer_spec(const std::filesystem::path& path) {
   std::error_code error;
+  if (!std::filesystem::is_directory(path, error))
+    return read_gguf_tokenizer(open_gguf_files(path).front().metadata());
+  TokenizerSpec spec = read_tokenizer_json(detail::text_of(MappedFile(path / "tokenizer.json")));
+  const std::filesystem::path config = path / "tokenizer_config.json";
   if (std::filesystem::exists(config, error))
     apply_tokenizer_config(spec, detail::text_of(MappedFile(config)));
   return spec;
@@ -73,23 +75,15 @@ inline TokenizerSpec load_tokenizer_spec(const std::filesystem::path& folder) {
 /// without a tokenizer, which load_model() reads
 inline TextModel load_text_model(const std::filesystem::path& path) {
   LoadedModel model = load_model(path);
-  TokenizerSpec spec;
-  std::string chat_template;
+  TokenizerSpec spec = load_tokenizer_spec(path);
   std::error_code error;
-  if (std::filesystem::is_directory(path, error)) {
-    spec = load_tokenizer_spec(path);
-    chat_template = load_chat_template(path);
-  } else {
-    const GgufFile file = open_gguf_files(path).front();
-    spec = read_gguf_tokenizer(file.metadata());
-    chat_template = read_chat_template(file.metadata());
+  if (!std::filesystem::is_directory(path, error))  // GGUF files do not name all that a folder's config does
     for (const TokenId id : find_end_of_turn_tokens(spec))
       if (std::find(model.eos_token_ids.begin(), model.eos_token_ids.end(), id) == model.eos_token_ids.end())
         model.eos_token_ids.push_back(id);
-  }
   if (!spec.bos_id && !model.bos_token_ids.empty()) spec.bos_id = model.bos_token_ids.front();
   if (!spec.eos_id && !model.eos_token_ids.empty()) spec.eos_id = model.eos_token_ids.front();
-  return TextModel(std::move(model), Tokenizer(std::move(spec)), std::move(chat_template));
+  return TextModel(std::move(model), Tokenizer(std::move(spec)), load_chat_template(path));
 }
 
 }  // namespace kvdecode
