@@ -5,6 +5,7 @@
 #include <support/random.hpp>
 
 #include <kvdecode/cache/contiguous.hpp>
+#include <kvdecode/core/block_formats.hpp>
 #include <kvdecode/core/build_info.hpp>
 #include <kvdecode/core/counting.hpp>
 #include <kvdecode/core/element_formats.hpp>
@@ -248,6 +249,34 @@ void linear(Report& report) {
   }
 }
 
+/// Products of rows of any bits, but for those that would make a scale infinite or no number.
+template <class F, class S>
+void blocks(Report& report) {
+  constexpr Index d_in = 2 * F::kBlock + 21, d_out = 19;
+  const kvdecode_test::OffsetBytes bytes(d_out * F::row_bytes(d_in), 1);
+  std::uint64_t bits = 32;
+  for (Index i = 0; i < d_out * F::row_bytes(d_in); ++i) {
+    bits = bits * 6364136223846793005u + 1442695040888963407u;
+    bytes.data()[i] = static_cast<std::byte>(bits >> 56 & 0xbf);
+  }
+  const kvdecode::MatrixView w{F::kId, bytes.data(), d_out, d_in, F::row_bytes(d_in), false};
+  Digest digest;
+  for (const Index n : {1, 3}) {
+    const std::vector<S> x = draws<S>(n * d_in, 33);
+    std::vector<S> y(at(n * d_out)), scratch(at(kvdecode::kernels::linear_scratch<S>(d_in, n)));
+    const kvdecode::kernels::LinearJob<S> job{
+        w, nullptr, {x.data(), n, d_in, d_in}, {y.data(), n, d_out, d_out}};
+    kvdecode::kernels::linear_rows<F, S>(job, {0, d_out}, scratch.data());
+    digest.add(y);
+  }
+  report.line(F::kName, kScalarName<S>, digest);
+}
+
+template <class... Formats>
+void all_blocks(Report& report, kvdecode::FormatList<Formats...>) {
+  (blocks<Formats, float>(report), ...);
+}
+
 template <class KFormat, class VFormat, class S>
 void attention(Report& report) {
   Digest digest;
@@ -415,6 +444,8 @@ int main() {
   tile<BF16, float, 8, 1>(report);
   tile<F16, float, 1, 1>(report);
   tile<F64, double, 2, 3>(report);
+  all_blocks(report, kvdecode::GgufFormats{});
+  blocks<kvdecode::Q4_K, double>(report);
   attention<F32, F32, float>(report);
   attention<F16, BF16, float>(report);
   attention<F64, F64, double>(report);
