@@ -359,9 +359,35 @@ TEST_CASE("ChatSession: the template sees tokens, variables and the day") {
   const Tokens prompt = chat.prompt("Hi");
   CHECK(prompt.front() == 0);
   CHECK(shipped().tokenizer().decode(prompt) == "merry 2024 Hi");
+  CHECK(session("{{ bos_token }}{{ bos_token }}").prompt("") == Tokens{0, 0});
   auto silent = session("{% if false %}x{% endif %}");
   CHECK_THROWS_WITH_AS(silent.answer("Hi", Greedy{}),
                        "chat: the template makes an empty text of the conversation", Error);
+}
+
+TEST_CASE("ChatSession: what begins a text is written by the template alone") {
+  TokenizerSpec spec = load_tokenizer_spec(kShipped);
+  spec.post_processor = {{.ids = {0}}, {.is_text = true}};
+  REQUIRE(Tokenizer(spec).encode("Hi").front() == 0);
+  const ChatSession chat(Decoder(shipped().transformer(), Cached<>{}), Tokenizer(spec), ChatTemplate(kBare));
+  CHECK(chat.prompt("Hi") == shipped().tokenizer().encode("Hi"));
+}
+
+TEST_CASE("ChatSession: the stop tokens of options, model and answer end an answer") {
+  const Tokens tokens = session(kBare).answer("To be, or not to be", Greedy{}, {.max_new_tokens = 9}).tokens;
+  const Tokens written(tokens.begin(), std::find(tokens.begin(), tokens.end(), tokens.back()));
+  const TokenId last = tokens.back();
+  CHECK(session(kBare, Cached<>{}, {.stop_tokens = {last}}).answer("To be, or not to be", Greedy{}).tokens ==
+        written);
+  CHECK(session(kBare).answer("To be, or not to be", Greedy{}, {.stop_tokens = {last}}).tokens == written);
+  LoadedModel loaded = load_model(kShipped);
+  loaded.eos_token_ids = {last};
+  const TextModel model(loaded, shipped().tokenizer(), std::string(kBare));
+  ChatSession chat(Decoder(model.transformer(), Cached<>{}), model);
+  const ChatAnswer answer = chat.answer("To be, or not to be", Greedy{});
+  CHECK(answer.tokens == written);
+  CHECK(answer.stop_reason == StopReason::kStopToken);
+  CHECK(answer.is_kept);
 }
 
 TEST_CASE("ChatSession: two lines make one, as the README says") {
