@@ -19,6 +19,13 @@
 
 namespace program {
 
+/// The text on one line: paths, arguments and what files hold may have others in them.
+inline std::string one_line(std::string text) {
+  for (char& c : text)
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = '?';
+  return text;
+}
+
 /// Parses the arguments and runs body(); returns the exit status.
 template <class Body>
 int run(CLI::App& app, int argc, char** argv, Body&& body) {
@@ -27,7 +34,7 @@ int run(CLI::App& app, int argc, char** argv, Body&& body) {
   } catch (const CLI::Success& asked_for_help) {
     return app.exit(asked_for_help);
   } catch (const CLI::ParseError& error) {
-    std::cerr << app.get_name() << ": " << error.what() << " (--help shows the arguments)\n";
+    std::cerr << app.get_name() << ": " << one_line(error.what()) << " (--help shows the arguments)\n";
     return 2;
   }
   try {
@@ -35,7 +42,7 @@ int run(CLI::App& app, int argc, char** argv, Body&& body) {
   } catch (const std::bad_alloc&) {
     std::cerr << app.get_name() << ": not enough memory\n";
   } catch (const std::exception& error) {
-    std::cerr << app.get_name() << ": " << error.what() << '\n';
+    std::cerr << app.get_name() << ": " << one_line(error.what()) << '\n';
   }
   return 1;
 }
