@@ -52,8 +52,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     fuzz::accepts([&] {
       const kvdecode::GgufFile file(heap.bytes, heap.owner, "fuzz.gguf");
       read_all(file);
-      const kvdecode::LoadedModel model =
-          kvdecode::with_default_fp_env([&] { return kvdecode::detail::read_gguf_model({file}); });
+      const kvdecode::LoadedModel model = kvdecode::with_default_fp_env(
+          [&] { return kvdecode::detail::read_gguf_model(std::span(&file, 1)); });
       model.config.validate();
       kvdecode::check_weights<kvdecode::GgufFormats>(model.config, model.weights);
       touch_matrix(model.weights.token_embedding);
