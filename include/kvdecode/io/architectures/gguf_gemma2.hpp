@@ -18,8 +18,7 @@ namespace detail {
 /// tells, by that of a head if d_model were divided among them.
 inline void set_gguf_gemma_scale(Index n_layers_of_largest, ModelConfig& model) {
   const Index share = model.d_model / model.n_heads;
-  if (model.n_layers == n_layers_of_largest)
-    model.attention_scale = 1.0 / sqrt(static_cast<double>(share));
+  if (model.n_layers == n_layers_of_largest) model.attention_scale = 1.0 / sqrt(static_cast<double>(share));
 }
 
 inline void read_gguf_gemma2_config(GgufFields& fields, GgufTensorBinder& tensors, ModelConfig& model) {
