@@ -233,7 +233,12 @@ class Chat {
 
   Chat(const Arguments& arguments, const kvdecode::TextModel& model, kvdecode::ExecutorRef exec)
       : arguments_(arguments), sampling_(arguments.sampling), session_(make_session(model, exec)) {
-    if (!arguments.system.empty()) session_.set_system(arguments.system);
+    try {  // also with an empty text: a template that refuses every question is of no use
+      session_.set_system(arguments.system);
+    } catch (const kvdecode::Error& error) {
+      throw kvdecode::Error(error.code(),
+                            (arguments.system.empty() ? "" : "--system: ") + std::string(plain(error)));
+    }
   }
 
   void run() {
@@ -374,8 +379,11 @@ class Chat {
 
   template <class Ask>
   void write_answer(Ask&& ask_session) {
-    interrupted = 0;
     bool ends_line = true;
+    const auto end_line = [&] {
+      if (!ends_line) std::cout << std::endl;
+      ends_line = true;
+    };
     const auto on_text = [&](std::string_view piece) {
       screen_.answer(piece);
       ends_line = piece.back() == '\n';
@@ -399,12 +407,16 @@ class Chat {
       options.on_prompt = on_prompt;
       last_ = ask_session(sampler, options, on_text);
     } catch (const kvdecode::Error& error) {
+      end_line();
       if (error.code() != kvdecode::ErrorCode::kCacheFull) throw;
       screen_.say("the context is full: " + std::string(plain(error)) + "; " + ways_to_make_room());
       return;
+    } catch (...) {
+      end_line();
+      throw;
     }
     interrupted = 0;
-    if (!ends_line) std::cout << std::endl;
+    end_line();
     explain_end();
     screen_.prompt("\n");
   }

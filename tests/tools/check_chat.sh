@@ -139,6 +139,7 @@ fails() {  # STATUS ARGUMENT…
   fi
 }
 echo '{% if %}' > "$work/no_template"
+echo "{{ raise_exception('ask somebody else') }}" > "$work/no_answer"
 echo "{% if messages[0].role == 'system' %}{{ raise_exception('no system text') }}{% endif %}x" > "$work/no_system"
 fails 2
 fails 2 "$model" --template "$work/scene" --threads 0
@@ -157,6 +158,8 @@ fails 1 "$work/nowhere"
 fails 1 "$model" --template "$work/nowhere"
 fails 1 "$model" --template "$work/no_template"
 fails 1 "$model" --template "$work/no_system" --system x
+check "the option is named" says "--system: no system text"
+fails 1 "$model" --template "$work/no_answer"
 fails 1 "$model" --template "$work/scene" --max-seq-len 8 --system 'More than eight tokens, be they never so long.'
 fails 1 "$model" --template "$work/scene" --system $'\xff'
 printf 'Good morrow.\nO!\n' | "$chat" "$model" --template "$work/scene" > /dev/full 2> "$work/err"

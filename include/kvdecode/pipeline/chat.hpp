@@ -139,7 +139,7 @@ class ChatSession {
   /// fits after it): the conversation stays as it was
   void set_conversation(Conversation conversation) {
     check_conversation(conversation);
-    const std::vector<TokenId> tokens = tokens_of(with_question(conversation, ""));
+    const std::vector<TokenId> tokens = tokens_of(with_question(conversation, kAnyQuestion));
     require_room(tokens);
     keep_prefix_of(tokens);
     conversation_ = std::move(conversation);
@@ -156,6 +156,8 @@ class ChatSession {
   const Tokenizer& tokenizer() const noexcept { return tokenizer_; }
 
  private:
+  static constexpr std::string_view kAnyQuestion = "?";  // templates may refuse an empty one
+
   static ChatTemplate template_of(const TextModel& model) {
     if (model.chat_template().empty()) [[unlikely]]
       detail::raise(ErrorCode::kUnsupported, "chat: the model has no chat template");
@@ -232,7 +234,7 @@ class ChatSession {
   /// Drops what the decoder holds of messages that are no longer there.
   void forget_the_rest() {
     try {
-      keep_prefix_of(prompt(""));
+      keep_prefix_of(prompt(kAnyQuestion));
     } catch (...) {
       decoder_.clear();  // as good, only slower
     }
