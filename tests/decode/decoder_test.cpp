@@ -277,6 +277,20 @@ TEST_CASE_TEMPLATE("decoder: one that cannot be made or forked throws, and nothi
   CHECK(decoder.kv_len() == 5);
 }
 
+TEST_CASE_TEMPLATE("decoder: a model's claim of a great length costs nothing before it is used", Strategy,
+                   CachedGrowing, RecomputeGrowing) {
+  RandomModel model("gqa");
+  model.config.max_seq_len = Index{1} << 30;
+  const Transformer<float> transformer(model.config, model.weights);
+  AllocationHook hook;
+  const ScopedAllocationHook scope(hook);
+  Decoder decoder(transformer, Strategy{});
+  CHECK(decoder.max_seq_len() == Index{1} << 30);
+  decoder.append(random_tokens(20, model.config.vocab_size, 1));
+  decoder.fork();
+  CHECK(hook.n_bytes < (Index{16} << 20));
+}
+
 TEST_CASE_TEMPLATE("decoder: works in any scalar", S, float, double, Counting<float>, Counting<double>) {
   const RandomModel model("gqa");
   const Transformer<S> transformer(model.config, model.weights);

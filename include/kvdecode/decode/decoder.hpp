@@ -5,6 +5,7 @@
 
 #include <kvdecode/decode/strategies.hpp>
 
+#include <algorithm>
 #include <span>
 
 namespace kvdecode::inline KVDECODE_ABI {
@@ -33,7 +34,9 @@ class Decoder {
         strategy_(strategy),
         exec_(exec),
         cache_(strategy_.make_cache(transformer_)) {
-    history_.reserve(static_cast<std::size_t>(max_seq_len()));
+    // Some models claim lengths that nobody will see: then the list of tokens grows, as the cache does.
+    constexpr Index kRoom = Index{1} << 20;  // tokens
+    history_.reserve(static_cast<std::size_t>(std::min(max_seq_len(), kRoom)));
   }
   Decoder(Decoder&&) noexcept = default;
   Decoder& operator=(Decoder&&) noexcept = default;
