@@ -77,14 +77,15 @@ TEST_CASE("hostile GGUF: each file is refused or loads, as its manifest says, in
   const std::filesystem::path folder = std::filesystem::path(KVDECODE_TEST_DATA_DIR) / "gguf/hostile";
   int n_files = 0;
   const json manifest = json::parse(io_test::read_text(folder / "manifest.json"));
-  for (const auto& [name, what] : manifest.items()) {
+  for (const auto& entry : manifest.items()) {
+    const std::string name = entry.key();
     CAPTURE(name);
     ++n_files;
     const std::filesystem::path path = folder / name;
     std::optional<Error> error;
     const std::size_t peak = peak_heap([&] { error = error_of([&] { kvdecode::load_gguf_model(path); }); });
     CHECK(peak <= 8 * std::filesystem::file_size(path) + 8 * kKiB);
-    const std::string expected = what.at("expect").get<std::string>();
+    const std::string expected = entry.value().at("expect").get<std::string>();
     if (expected == "loads") CHECK(!error);
     if (expected == "error") {
       REQUIRE(error);
@@ -124,8 +125,10 @@ TEST_CASE("hostile config.json: sizes take no memory in any family, and those be
   for (const std::filesystem::path& folder : golden_folders()) {
     CAPTURE(folder);
     const json config = golden_config(folder);
-    for (const auto& [name, value] : config.items()) {
-      if (!value.is_number_integer() || name.ends_with("_token_id") || name == "pretraining_tp") continue;
+    for (const auto& entry : config.items()) {
+      const std::string name = entry.key();
+      if (!entry.value().is_number_integer() || name.ends_with("_token_id") || name == "pretraining_tp")
+        continue;
       CAPTURE(name);
       for (const int bits : {13, 20, 27, 31, 40, 62, 63}) {
         CAPTURE(bits);
