@@ -52,6 +52,13 @@ std::size_t peak_heap(F&& f) {
 [[gnu::noinline]] void* operator new(std::size_t size) {
   return kvdecode_test::counted(std::malloc(std::max<std::size_t>(size, 1)));
 }
+[[gnu::noinline]] void* operator new(std::size_t size, const std::nothrow_t&) noexcept {
+  try {
+    return operator new(size);
+  } catch (const std::bad_alloc&) {
+    return nullptr;
+  }
+}
 [[gnu::noinline]] void* operator new(std::size_t size, std::align_val_t alignment) {
   const auto a = static_cast<std::size_t>(alignment);
   return kvdecode_test::counted(std::aligned_alloc(a, (std::max<std::size_t>(size, 1) + a - 1) / a * a));
