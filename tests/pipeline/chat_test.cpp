@@ -373,13 +373,17 @@ TEST_CASE("ChatSession: what begins a text is written by the template alone") {
   CHECK(chat.prompt("Hi") == shipped().tokenizer().encode("Hi"));
 }
 
-TEST_CASE("ChatSession: the stop tokens of options, model and answer end an answer") {
+TEST_CASE("ChatSession: the stop tokens of options, tokenizer, model and answer end an answer") {
   const Tokens tokens = session(kBare).answer("To be, or not to be", Greedy{}, {.max_new_tokens = 9}).tokens;
   const Tokens written(tokens.begin(), std::find(tokens.begin(), tokens.end(), tokens.back()));
   const TokenId last = tokens.back();
   CHECK(session(kBare, Cached<>{}, {.stop_tokens = {last}}).answer("To be, or not to be", Greedy{}).tokens ==
         written);
   CHECK(session(kBare).answer("To be, or not to be", Greedy{}, {.stop_tokens = {last}}).tokens == written);
+  TokenizerSpec spec = load_tokenizer_spec(kShipped);
+  spec.eos_id = last;
+  ChatSession other(Decoder(shipped().transformer(), Cached<>{}), Tokenizer(spec), ChatTemplate(kBare));
+  CHECK(other.answer("To be, or not to be", Greedy{}).tokens == written);
   LoadedModel loaded = load_model(kShipped);
   loaded.eos_token_ids = {last};
   const TextModel model(loaded, shipped().tokenizer(), std::string(kBare));

@@ -6,6 +6,7 @@ set -uo pipefail
 chat=$1 model=$2
 work=$(mktemp -d)
 pid=
+trap '' PIPE  # a program that is gone is a fault to report
 trap '[[ -z $pid ]] || kill -KILL "$pid" 2> "$work/kill"; rm -rf "$work"' EXIT
 checked=0 faults=0
 
@@ -22,6 +23,7 @@ check() {  # SENTENCE COMMAND…
 }
 
 cat > "$work/scene" <<'TEMPLATE'
+{%- if messages[-1].content == 'steer' %}{{ raise_exception('ESC[7Dto the left') }}{% endif -%}
 {%- for m in messages -%}
 {%- if m.role == 'system' %}{{ m.content + '\n\n' }}
 {%- elif m.role == 'user' %}{{ 'ROMEO:\n' + m.content + '\n\n' }}
@@ -29,6 +31,7 @@ cat > "$work/scene" <<'TEMPLATE'
 {%- endfor -%}
 {%- if add_generation_prompt %}{{ 'JULIET:\n' }}{% endif -%}
 TEMPLATE
+sed -i $'s/ESC/\033/' "$work/scene"
 
 # Runs chat on the lines of $1; its output is then $work/out, its errors $work/err. Exit status 0 is expected.
 converse() {  # LINES ARGUMENT…
@@ -175,8 +178,10 @@ until_true() {  # COMMAND… within 30 s
   done
   return 1
 }
+is_gone() { ! kill -0 "$pid" 2> "$work/kill"; }
 leaves() {  # STATUS
   local status=0
+  until_true is_gone || return 1
   wait "$pid" || status=$?
   pid=
   ((status == $1))
@@ -229,9 +234,14 @@ if command -v script > "$work/which"; then
   check "and is forgotten when a line comes" until_true screen_has 1 'positions:'
   printf '\003' >&3
   check "so that it asks again" until_true screen_has 2 '(Ctrl-C again'
+  printf 'steer\n' >&3
+  check "a line comes again" until_true screen_has 1 'to the left'
+  check "what strangers write steers no terminal" screen_has 0 $'\033[7D'
+  printf '\003' >&3
+  check "it asks once more" until_true screen_has 3 '(Ctrl-C again'
   printf '\003' >&3
   check "a second one leaves" leaves 0
-  check "there was a prompt for each line" screen_has 5 '> '
+  check "there was a prompt for each line" screen_has 7 '> '
   exec 3>&-
 fi
 
