@@ -170,15 +170,19 @@ check "an answer that cannot be written ends the program" test "${PIPESTATUS[1]}
 
 # ---- Ctrl-C -----------------------------------------------------------------------------------------------
 
-until_true() {  # COMMAND… within 30 s
+is_gone() { ! kill -0 "$pid" 2> "$work/kill"; }
+until_true() {  # COMMAND… within 30 s, or before the program is gone
   local i
   for ((i = 0; i < 600; ++i)); do
     "$@" && return 0
+    if is_gone; then
+      "$@"
+      return
+    fi
     sleep 0.05
   done
   return 1
 }
-is_gone() { ! kill -0 "$pid" 2> "$work/kill"; }
 leaves() {  # STATUS
   local status=0
   until_true is_gone || return 1
