@@ -121,6 +121,32 @@ TEST_CASE("hostile GGUF: counts and sizes of 2^20 to 2^63 take no memory, in eve
   CHECK(n_refused > 5000);
 }
 
+TEST_CASE("hostile GGUF: a list in the file is not copied for each of thousands of layers") {
+  constexpr std::uint32_t kFactors = 8192;
+  GgufWriter writer;
+  const auto count = [&](const char* key, std::uint32_t value) {
+    writer.value(std::string("gemma3.") + key, value);
+  };
+  writer.value("general.architecture", std::string_view("gemma3"));
+  count("block_count", 4096);
+  count("context_length", 32);
+  count("embedding_length", 8);
+  count("feed_forward_length", 12);
+  count("vocab_size", 8);
+  count("attention.head_count", 1);
+  count("attention.key_length", 2 * kFactors);
+  count("attention.value_length", 2 * kFactors);
+  count("attention.sliding_window", 4);
+  writer.value("gemma3.attention.layer_norm_rms_epsilon", 0.25f);
+  writer.value("gemma3.rope.freq_base", 500.0f);
+  writer.tensor("rope_freqs.weight", {kFactors}, 1, std::string(2 * kFactors, '\x3c'));
+  const HeapBytes heap(writer.bytes());
+  check_refused_within(4096 * kKiB, "test.gguf: factors of the rotary frequencies beside layers", [&] {
+    const GgufFile file(heap.bytes, heap.owner, "test.gguf");
+    kvdecode::detail::read_gguf_model(std::span(&file, 1));
+  });
+}
+
 TEST_CASE("hostile config.json: sizes take no memory in any family, and those beyond any model are refused") {
   for (const std::filesystem::path& folder : golden_folders()) {
     CAPTURE(folder);

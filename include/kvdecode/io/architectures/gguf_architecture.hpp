@@ -172,6 +172,10 @@ inline void read_gguf_local_rotary(GgufFields& fields, const std::vector<bool>& 
   local.theta = fields.positive_number("rope.freq_base_swa", absent);
   local.scaling = {};
   if (local == model.rotary) return;
+  // Each layer has a copy of its own: a list as long as the file, times thousands of layers, is more than memory.
+  if (!sliding.empty() && !model.rotary.scaling.short_factors.empty()) [[unlikely]]
+    raise(ErrorCode::kUnsupported, fields.source(),
+          ": factors of the rotary frequencies beside layers with a window are not supported");
   for (const bool slides : sliding) model.layer_rotary.push_back(slides ? local : model.rotary);
 }
 
