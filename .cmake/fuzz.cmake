@@ -26,7 +26,7 @@ add_custom_target(kvdecode_fuzzers DEPENDS ${fuzz_targets} kvdecode_fuzz_seeds)
 
 add_executable(kvdecode_write_fuzz_seeds EXCLUDE_FROM_ALL "${fuzz_dir}/write_seeds.cpp")
 target_include_directories(kvdecode_write_fuzz_seeds PRIVATE "${PROJECT_SOURCE_DIR}/tests")
-target_link_libraries(kvdecode_write_fuzz_seeds PRIVATE kvdecode::io)
+target_link_libraries(kvdecode_write_fuzz_seeds PRIVATE kvdecode::pipeline)
 add_custom_target(kvdecode_fuzz_seeds
                   COMMAND kvdecode_write_fuzz_seeds "${PROJECT_SOURCE_DIR}/tests/data"
                           "${PROJECT_BINARY_DIR}/fuzz/seeds")
