@@ -16,6 +16,16 @@
 
 namespace kvdecode::inline KVDECODE_ABI {
 
+namespace detail {
+/// What turns the codes of a block into its numbers.
+struct Integers {
+  float scale;
+  float minimum = 0.0f;
+  simd::Bytes scales{};    // s, signed
+  simd::Bytes minimums{};  // m
+};
+}  // namespace detail
+
 /// The layout of a block.
 ///
 /// | expression | meaning |
@@ -25,9 +35,15 @@ namespace kvdecode::inline KVDECODE_ABI {
 /// | B::value(block, i) | number i of the block: the definition |
 /// | B::Scales, B::scales(block) | what the numbers of a block share, ready for use |
 /// | B::values(block, scales, i) | numbers i … i+15, the same bits as value(); i is a multiple of 16 |
+/// | B::codes(block, i) | what of them is a signed byte: in units of the scale, from the minimum |
+/// | B::kSpan | how many numbers share an integer scale, 16 or 32; 0: there is none |
+/// | B::kHasMinimum | whether there is one |
+/// | B::integers(block) | the scales of codes |
 /// | B::encode(values, block) | optional: stores kSize doubles |
 ///
 /// A stored number is a float, rounded as `value` says: each product by itself, never fused with a sum.
+/// As integers, number i is scale s[i / kSpan] code(i) + minimum m[i / kSpan]; s and m are 1 where kSpan is 0. The sum
+/// of s code(i) q over a span of 32, or two of 16, is less than 2^24 for |q| <= 127: exact in float.
 template <class B>
 concept BlockLayout = requires(const std::byte* block, int i, const typename B::Scales& scales) {
   { B::kId } -> std::convertible_to<FormatId>;
@@ -35,6 +51,10 @@ concept BlockLayout = requires(const std::byte* block, int i, const typename B::
   { B::value(block, i) } -> std::same_as<float>;
   { B::scales(block) } -> std::same_as<typename B::Scales>;
   { B::values(block, scales, i) } -> std::same_as<Lanes<float>>;
+  { B::codes(block, i) } -> std::same_as<simd::Bytes>;
+  requires B::kSpan == 0 || B::kSpan == 16 || B::kSpan == 32;
+  { B::kHasMinimum } -> std::convertible_to<bool>;
+  { B::integers(block) } -> std::same_as<detail::Integers>;
 };
 
 /// The format whose rows are blocks of layout B, one after another. Every scalar gets the float that the
@@ -45,6 +65,7 @@ struct BlockFormat {
   static constexpr std::string_view kName = to_string(B::kId);
   static constexpr Index kBlock = B::kSize;
   static constexpr Index kBlockBytes = B::kBytes;
+  using Layout = B;
   using Scales = typename B::Scales;
   /// Whole blocks: the last may be used in part.
   static constexpr Index row_bytes(Index n) { return (n + kBlock - 1) / kBlock * B::kBytes; }

@@ -17,6 +17,8 @@ struct IQ4_NLBlock {
   static constexpr FormatId kId = FormatId::kIQ4_NL;
   static constexpr int kSize = 32, kBytes = 18;
   static constexpr int kCodes = 2;
+  static constexpr int kSpan = 0;
+  static constexpr bool kHasMinimum = false;
 
   static float value(const std::byte* block, int i) {
     const int q = byte_at(block, kCodes + i % 16) >> (i / 16 * 4) & 15;
@@ -24,9 +26,12 @@ struct IQ4_NLBlock {
   }
   using Scales = OneScale;
   static KVDECODE_INLINE Scales scales(const std::byte* block) { return {simd::load_f16(block)}; }
+  static KVDECODE_INLINE simd::Bytes codes(const std::byte* block, int i) {
+    return simd::lookup(kIq4Levels, simd::bit_field(simd::load_bytes(block + kCodes), i / 16 * 4, 15));
+  }
+  static KVDECODE_INLINE Integers integers(const std::byte* block) { return {simd::load_f16(block)}; }
   static KVDECODE_INLINE Lanes<float> values(const std::byte* block, const Scales& scales, int i) {
-    const simd::Bytes q = simd::bit_field(simd::load_bytes(block + kCodes), i / 16 * 4, 15);
-    return mul(Lanes<float>::set1(scales.scale), simd::to_lanes(simd::lookup(kIq4Levels, q)));
+    return mul(Lanes<float>::set1(scales.scale), simd::to_lanes(codes(block, i)));
   }
 };
 

@@ -15,6 +15,8 @@ struct IQ4_XSBlock {
   static constexpr FormatId kId = FormatId::kIQ4_XS;
   static constexpr int kSize = 256, kBytes = 136;
   static constexpr int kUpper = 2, kScales = 4, kCodes = 8;
+  static constexpr int kSpan = 32;
+  static constexpr bool kHasMinimum = false;
 
   /// s - 32 of numbers 32 j … 32 j + 31.
   static KVDECODE_INLINE int scale(const std::byte* block, int j) {
@@ -36,9 +38,17 @@ struct IQ4_XSBlock {
     for (int j = 0; j < 8; ++j) all.scale[j] = mul(d, static_cast<float>(scale(block, j)));
     return all;
   }
-  static KVDECODE_INLINE Lanes<float> values(const std::byte* block, const Scales& scales, int i) {
+  static KVDECODE_INLINE simd::Bytes codes(const std::byte* block, int i) {
     const simd::Bytes q = simd::bit_field(simd::load_bytes(block + kCodes + i / 32 * 16), i / 16 % 2 * 4, 15);
-    return mul(Lanes<float>::set1(scales.scale[i / 32]), simd::to_lanes(simd::lookup(kIq4Levels, q)));
+    return simd::lookup(kIq4Levels, q);
+  }
+  static KVDECODE_INLINE Integers integers(const std::byte* block) {
+    simd::Bytes scales{};
+    for (int j = 0; j < 8; ++j) scales[j] = static_cast<std::uint8_t>(scale(block, j));
+    return {simd::load_f16(block), 0.0f, scales};
+  }
+  static KVDECODE_INLINE Lanes<float> values(const std::byte* block, const Scales& scales, int i) {
+    return mul(Lanes<float>::set1(scales.scale[i / 32]), simd::to_lanes(codes(block, i)));
   }
 };
 

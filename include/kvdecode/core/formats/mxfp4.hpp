@@ -18,6 +18,8 @@ struct MXFP4Block {
   static constexpr FormatId kId = FormatId::kMXFP4;
   static constexpr int kSize = 32, kBytes = 17;
   static constexpr int kCodes = 1;
+  static constexpr int kSpan = 0;
+  static constexpr bool kHasMinimum = false;
 
   /// 2^(e - 128), to go with doubled numbers; subnormal for e < 2.
   static KVDECODE_INLINE float scale(const std::byte* block) {
@@ -30,9 +32,12 @@ struct MXFP4Block {
   }
   using Scales = OneScale;
   static KVDECODE_INLINE Scales scales(const std::byte* block) { return {scale(block)}; }
+  static KVDECODE_INLINE simd::Bytes codes(const std::byte* block, int i) {
+    return simd::lookup(kFp4Doubled, simd::bit_field(simd::load_bytes(block + kCodes), i / 16 * 4, 15));
+  }
+  static KVDECODE_INLINE Integers integers(const std::byte* block) { return {scale(block)}; }
   static KVDECODE_INLINE Lanes<float> values(const std::byte* block, const Scales& scales, int i) {
-    const simd::Bytes q = simd::bit_field(simd::load_bytes(block + kCodes), i / 16 * 4, 15);
-    return mul(Lanes<float>::set1(scales.scale), simd::to_lanes(simd::lookup(kFp4Doubled, q)));
+    return mul(Lanes<float>::set1(scales.scale), simd::to_lanes(codes(block, i)));
   }
 };
 

@@ -14,6 +14,8 @@ struct Q2_KBlock {
   static constexpr FormatId kId = FormatId::kQ2_K;
   static constexpr int kSize = 256, kBytes = 84;
   static constexpr int kCodes = 16, kScale = 80, kMinimum = 82;
+  static constexpr int kSpan = 16;
+  static constexpr bool kHasMinimum = true;
 
   static float value(const std::byte* block, int i) {
     const int q = byte_at(block, kCodes + i / 128 * 32 + i % 32) >> (i % 128 / 32 * 2) & 3;
@@ -30,10 +32,16 @@ struct Q2_KBlock {
         mul(Lanes<float>::set1(simd::load_f16(block + kMinimum)),
             simd::to_lanes(simd::bit_field(both, 4, 15)))};
   }
+  static KVDECODE_INLINE simd::Bytes codes(const std::byte* block, int i) {
+    return simd::bit_field(simd::load_bytes(block + kCodes + i / 128 * 32 + i % 32), i % 128 / 32 * 2, 3);
+  }
+  static KVDECODE_INLINE Integers integers(const std::byte* block) {
+    const simd::Bytes both = simd::load_bytes(block);
+    return {simd::load_f16(block + kScale), -simd::load_f16(block + kMinimum), simd::bit_field(both, 0, 15),
+            simd::bit_field(both, 4, 15)};
+  }
   static KVDECODE_INLINE Lanes<float> values(const std::byte* block, const Scales& scales, int i) {
-    const simd::Bytes q =
-        simd::bit_field(simd::load_bytes(block + kCodes + i / 128 * 32 + i % 32), i % 128 / 32 * 2, 3);
-    return sub(mul(Lanes<float>::set1(scales.scale[i / 16]), simd::to_lanes(q)),
+    return sub(mul(Lanes<float>::set1(scales.scale[i / 16]), simd::to_lanes(codes(block, i))),
                Lanes<float>::set1(scales.minimum[i / 16]));
   }
 };

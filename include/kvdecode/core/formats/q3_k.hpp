@@ -15,6 +15,8 @@ struct Q3_KBlock {
   static constexpr FormatId kId = FormatId::kQ3_K;
   static constexpr int kSize = 256, kBytes = 110;
   static constexpr int kCodes = 32, kScales = 96, kScale = 108;
+  static constexpr int kSpan = 16;
+  static constexpr bool kHasMinimum = false;
 
   /// s - 32 of numbers 16 j … 16 j + 15.
   static KVDECODE_INLINE int scale(const std::byte* block, int j) {
@@ -29,21 +31,32 @@ struct Q3_KBlock {
                static_cast<float>((low | high << 2) - 4));
   }
   using Scales = SubScales;
-  static KVDECODE_INLINE Scales scales(const std::byte* block) {
+  /// All sixteen s.
+  static KVDECODE_INLINE simd::Bytes six_bits(const std::byte* scales) {
     // Four scales a word: the nibbles of s[0 … 7], low ones first, and the pairs of bits of s[8 … 11] above them.
     std::uint32_t s[3], words[4];
-    std::memcpy(s, block + kScales, sizeof s);
+    std::memcpy(s, scales, sizeof s);
     for (int j = 0; j < 4; ++j)
       words[j] = (s[j % 2] >> (j / 2 * 4) & 0x0f0f0f0fu) | (s[2] >> (2 * j) & 0x03030303u) << 4;
     simd::Bytes bytes;
     std::memcpy(&bytes, words, sizeof bytes);
-    return Scales(mul(Lanes<float>::set1(simd::load_f16(block + kScale)), simd::to_lanes(bytes - 32)));
+    return bytes;
   }
-  static KVDECODE_INLINE Lanes<float> values(const std::byte* block, const Scales& scales, int i) {
+  static KVDECODE_INLINE Scales scales(const std::byte* block) {
+    return Scales(mul(Lanes<float>::set1(simd::load_f16(block + kScale)),
+                      simd::to_lanes(six_bits(block + kScales) - 32)));
+  }
+  static KVDECODE_INLINE simd::Bytes codes(const std::byte* block, int i) {
     const simd::Bytes low =
         simd::bit_field(simd::load_bytes(block + kCodes + i / 128 * 32 + i % 32), i % 128 / 32 * 2, 3);
     const simd::Bytes high = simd::bit_field(simd::load_bytes(block + i % 32), i / 32, 1);
-    return mul(Lanes<float>::set1(scales.scale[i / 16]), simd::to_lanes(low + high * 4 - 4));
+    return low + high * 4 - 4;
+  }
+  static KVDECODE_INLINE Integers integers(const std::byte* block) {
+    return {simd::load_f16(block + kScale), 0.0f, six_bits(block + kScales) - 32};
+  }
+  static KVDECODE_INLINE Lanes<float> values(const std::byte* block, const Scales& scales, int i) {
+    return mul(Lanes<float>::set1(scales.scale[i / 16]), simd::to_lanes(codes(block, i)));
   }
 };
 

@@ -14,6 +14,8 @@ struct Q4_0Block {
   static constexpr FormatId kId = FormatId::kQ4_0;
   static constexpr int kSize = 32, kBytes = 18;
   static constexpr int kCodes = 2;
+  static constexpr int kSpan = 0;
+  static constexpr bool kHasMinimum = false;
 
   static float value(const std::byte* block, int i) {
     const int q = byte_at(block, kCodes + i % 16) >> (i / 16 * 4) & 15;
@@ -21,9 +23,12 @@ struct Q4_0Block {
   }
   using Scales = OneScale;
   static KVDECODE_INLINE Scales scales(const std::byte* block) { return {simd::load_f16(block)}; }
+  static KVDECODE_INLINE simd::Bytes codes(const std::byte* block, int i) {
+    return simd::bit_field(simd::load_bytes(block + kCodes), i / 16 * 4, 15) - 8;
+  }
+  static KVDECODE_INLINE Integers integers(const std::byte* block) { return {simd::load_f16(block)}; }
   static KVDECODE_INLINE Lanes<float> values(const std::byte* block, const Scales& scales, int i) {
-    const simd::Bytes q = simd::bit_field(simd::load_bytes(block + kCodes), i / 16 * 4, 15);
-    return mul(Lanes<float>::set1(scales.scale), simd::to_lanes(q - 8));
+    return mul(Lanes<float>::set1(scales.scale), simd::to_lanes(codes(block, i)));
   }
   /// The number of largest magnitude becomes -8, so that all eight negative steps are of use.
   static void encode(const double* values, std::byte* block) {

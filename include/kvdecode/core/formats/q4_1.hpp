@@ -12,6 +12,8 @@ struct Q4_1Block {
   static constexpr FormatId kId = FormatId::kQ4_1;
   static constexpr int kSize = 32, kBytes = 20;
   static constexpr int kMinimum = 2, kCodes = 4;
+  static constexpr int kSpan = 0;
+  static constexpr bool kHasMinimum = true;
 
   static float value(const std::byte* block, int i) {
     const int q = byte_at(block, kCodes + i % 16) >> (i / 16 * 4) & 15;
@@ -21,9 +23,15 @@ struct Q4_1Block {
   static KVDECODE_INLINE Scales scales(const std::byte* block) {
     return {simd::load_f16(block), simd::load_f16(block + kMinimum)};
   }
+  static KVDECODE_INLINE simd::Bytes codes(const std::byte* block, int i) {
+    return simd::bit_field(simd::load_bytes(block + kCodes), i / 16 * 4, 15);
+  }
+  static KVDECODE_INLINE Integers integers(const std::byte* block) {
+    return {simd::load_f16(block), simd::load_f16(block + kMinimum)};
+  }
   static KVDECODE_INLINE Lanes<float> values(const std::byte* block, const Scales& scales, int i) {
-    const simd::Bytes q = simd::bit_field(simd::load_bytes(block + kCodes), i / 16 * 4, 15);
-    return add(mul(Lanes<float>::set1(scales.scale), simd::to_lanes(q)), Lanes<float>::set1(scales.minimum));
+    return add(mul(Lanes<float>::set1(scales.scale), simd::to_lanes(codes(block, i))),
+               Lanes<float>::set1(scales.minimum));
   }
 };
 

@@ -15,6 +15,8 @@ struct Q4_KBlock {
   static constexpr FormatId kId = FormatId::kQ4_K;
   static constexpr int kSize = 256, kBytes = 144;
   static constexpr int kMinimum = 2, kScales = 4, kCodes = 16;
+  static constexpr int kSpan = 32;
+  static constexpr bool kHasMinimum = true;
 
   static float value(const std::byte* block, int i) {
     const int q = byte_at(block, kCodes + i / 64 * 32 + i % 32) >> (i / 32 % 2 * 4) & 15;
@@ -29,10 +31,15 @@ struct Q4_KBlock {
     return {mul(Lanes<float>::set1(simd::load_f16(block)), both),
             mul(Lanes<float>::set1(simd::load_f16(block + kMinimum)), both)};
   }
+  static KVDECODE_INLINE simd::Bytes codes(const std::byte* block, int i) {
+    return simd::bit_field(simd::load_bytes(block + kCodes + i / 64 * 32 + i % 32), i / 32 % 2 * 4, 15);
+  }
+  static KVDECODE_INLINE Integers integers(const std::byte* block) {
+    const simd::Bytes both = six_bit_scales(block + kScales);
+    return {simd::load_f16(block), -simd::load_f16(block + kMinimum), both, simd::upper_half(both)};
+  }
   static KVDECODE_INLINE Lanes<float> values(const std::byte* block, const Scales& scales, int i) {
-    const simd::Bytes q =
-        simd::bit_field(simd::load_bytes(block + kCodes + i / 64 * 32 + i % 32), i / 32 % 2 * 4, 15);
-    return sub(mul(Lanes<float>::set1(scales.scale[i / 32]), simd::to_lanes(q)),
+    return sub(mul(Lanes<float>::set1(scales.scale[i / 32]), simd::to_lanes(codes(block, i))),
                Lanes<float>::set1(scales.minimum[8 + i / 32]));
   }
 };

@@ -13,6 +13,8 @@ struct Q5_0Block {
   static constexpr FormatId kId = FormatId::kQ5_0;
   static constexpr int kSize = 32, kBytes = 22;
   static constexpr int kFifth = 2, kCodes = 6;
+  static constexpr int kSpan = 0;
+  static constexpr bool kHasMinimum = false;
 
   static float value(const std::byte* block, int i) {
     const int low = byte_at(block, kCodes + i % 16) >> (i / 16 * 4) & 15;
@@ -21,10 +23,14 @@ struct Q5_0Block {
   }
   using Scales = OneScale;
   static KVDECODE_INLINE Scales scales(const std::byte* block) { return {simd::load_f16(block)}; }
-  static KVDECODE_INLINE Lanes<float> values(const std::byte* block, const Scales& scales, int i) {
+  static KVDECODE_INLINE simd::Bytes codes(const std::byte* block, int i) {
     const simd::Bytes low = simd::bit_field(simd::load_bytes(block + kCodes), i / 16 * 4, 15);
     const simd::Bytes high = simd::spread_bits(load_element<std::uint16_t>(block + kFifth, i / 16), 16);
-    return mul(Lanes<float>::set1(scales.scale), simd::to_lanes((low | high) - 16));
+    return (low | high) - 16;
+  }
+  static KVDECODE_INLINE Integers integers(const std::byte* block) { return {simd::load_f16(block)}; }
+  static KVDECODE_INLINE Lanes<float> values(const std::byte* block, const Scales& scales, int i) {
+    return mul(Lanes<float>::set1(scales.scale), simd::to_lanes(codes(block, i)));
   }
 };
 

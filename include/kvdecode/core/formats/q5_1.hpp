@@ -13,6 +13,8 @@ struct Q5_1Block {
   static constexpr FormatId kId = FormatId::kQ5_1;
   static constexpr int kSize = 32, kBytes = 24;
   static constexpr int kMinimum = 2, kFifth = 4, kCodes = 8;
+  static constexpr int kSpan = 0;
+  static constexpr bool kHasMinimum = true;
 
   static float value(const std::byte* block, int i) {
     const int low = byte_at(block, kCodes + i % 16) >> (i / 16 * 4) & 15;
@@ -23,10 +25,16 @@ struct Q5_1Block {
   static KVDECODE_INLINE Scales scales(const std::byte* block) {
     return {simd::load_f16(block), simd::load_f16(block + kMinimum)};
   }
-  static KVDECODE_INLINE Lanes<float> values(const std::byte* block, const Scales& scales, int i) {
+  static KVDECODE_INLINE simd::Bytes codes(const std::byte* block, int i) {
     const simd::Bytes low = simd::bit_field(simd::load_bytes(block + kCodes), i / 16 * 4, 15);
     const simd::Bytes high = simd::spread_bits(load_element<std::uint16_t>(block + kFifth, i / 16), 16);
-    return add(mul(Lanes<float>::set1(scales.scale), simd::to_lanes(low | high)),
+    return low | high;
+  }
+  static KVDECODE_INLINE Integers integers(const std::byte* block) {
+    return {simd::load_f16(block), simd::load_f16(block + kMinimum)};
+  }
+  static KVDECODE_INLINE Lanes<float> values(const std::byte* block, const Scales& scales, int i) {
+    return add(mul(Lanes<float>::set1(scales.scale), simd::to_lanes(codes(block, i))),
                Lanes<float>::set1(scales.minimum));
   }
 };

@@ -15,6 +15,8 @@ struct Q5_KBlock {
   static constexpr FormatId kId = FormatId::kQ5_K;
   static constexpr int kSize = 256, kBytes = 176;
   static constexpr int kMinimum = 2, kScales = 4, kFifth = 16, kCodes = 48;
+  static constexpr int kSpan = 32;
+  static constexpr bool kHasMinimum = true;
 
   static float value(const std::byte* block, int i) {
     const int low = byte_at(block, kCodes + i / 64 * 32 + i % 32) >> (i / 32 % 2 * 4) & 15;
@@ -30,11 +32,18 @@ struct Q5_KBlock {
     return {mul(Lanes<float>::set1(simd::load_f16(block)), both),
             mul(Lanes<float>::set1(simd::load_f16(block + kMinimum)), both)};
   }
-  static KVDECODE_INLINE Lanes<float> values(const std::byte* block, const Scales& scales, int i) {
+  static KVDECODE_INLINE simd::Bytes codes(const std::byte* block, int i) {
     const simd::Bytes low =
         simd::bit_field(simd::load_bytes(block + kCodes + i / 64 * 32 + i % 32), i / 32 % 2 * 4, 15);
     const simd::Bytes high = simd::bit_field(simd::load_bytes(block + kFifth + i % 32), i / 32, 1);
-    return sub(mul(Lanes<float>::set1(scales.scale[i / 32]), simd::to_lanes(low + high * 16)),
+    return low + high * 16;
+  }
+  static KVDECODE_INLINE Integers integers(const std::byte* block) {
+    const simd::Bytes both = six_bit_scales(block + kScales);
+    return {simd::load_f16(block), -simd::load_f16(block + kMinimum), both, simd::upper_half(both)};
+  }
+  static KVDECODE_INLINE Lanes<float> values(const std::byte* block, const Scales& scales, int i) {
+    return sub(mul(Lanes<float>::set1(scales.scale[i / 32]), simd::to_lanes(codes(block, i))),
                Lanes<float>::set1(scales.minimum[8 + i / 32]));
   }
 };

@@ -15,6 +15,8 @@ struct Q6_KBlock {
   static constexpr FormatId kId = FormatId::kQ6_K;
   static constexpr int kSize = 256, kBytes = 210;
   static constexpr int kUpper = 128, kScales = 192, kScale = 208;
+  static constexpr int kSpan = 16;
+  static constexpr bool kHasMinimum = false;
 
   static float value(const std::byte* block, int i) {
     const int low = byte_at(block, i / 128 * 64 + i % 64) >> (i % 128 / 64 * 4) & 15;
@@ -27,12 +29,18 @@ struct Q6_KBlock {
     return Scales(mul(Lanes<float>::set1(simd::load_f16(block + kScale)),
                       simd::to_lanes(simd::load_bytes(block + kScales))));
   }
-  static KVDECODE_INLINE Lanes<float> values(const std::byte* block, const Scales& scales, int i) {
+  static KVDECODE_INLINE simd::Bytes codes(const std::byte* block, int i) {
     const simd::Bytes low =
         simd::bit_field(simd::load_bytes(block + i / 128 * 64 + i % 64), i % 128 / 64 * 4, 15);
     const simd::Bytes high =
         simd::bit_field(simd::load_bytes(block + kUpper + i / 128 * 32 + i % 32), i % 128 / 32 * 2, 3);
-    return mul(Lanes<float>::set1(scales.scale[i / 16]), simd::to_lanes(low + high * 16 - 32));
+    return low + high * 16 - 32;
+  }
+  static KVDECODE_INLINE Integers integers(const std::byte* block) {
+    return {simd::load_f16(block + kScale), 0.0f, simd::load_bytes(block + kScales)};
+  }
+  static KVDECODE_INLINE Lanes<float> values(const std::byte* block, const Scales& scales, int i) {
+    return mul(Lanes<float>::set1(scales.scale[i / 16]), simd::to_lanes(codes(block, i)));
   }
 };
 

@@ -14,14 +14,20 @@ struct Q8_0Block {
   static constexpr FormatId kId = FormatId::kQ8_0;
   static constexpr int kSize = 32, kBytes = 34;
   static constexpr int kCodes = 2;  // byte at which they begin
+  static constexpr int kSpan = 0;
+  static constexpr bool kHasMinimum = false;
 
   static float value(const std::byte* block, int i) {
     return mul(scale_at(block), static_cast<float>(load_element<std::int8_t>(block, kCodes + i)));
   }
   using Scales = OneScale;
   static KVDECODE_INLINE Scales scales(const std::byte* block) { return {simd::load_f16(block)}; }
+  static KVDECODE_INLINE simd::Bytes codes(const std::byte* block, int i) {
+    return simd::load_bytes(block + kCodes + i);
+  }
+  static KVDECODE_INLINE Integers integers(const std::byte* block) { return {simd::load_f16(block)}; }
   static KVDECODE_INLINE Lanes<float> values(const std::byte* block, const Scales& scales, int i) {
-    return mul(Lanes<float>::set1(scales.scale), simd::to_lanes(simd::load_bytes(block + kCodes + i)));
+    return mul(Lanes<float>::set1(scales.scale), simd::to_lanes(codes(block, i)));
   }
   /// The largest number becomes ±127.
   static void encode(const double* values, std::byte* block) {

@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <cstring>
+#include <utility>
 
 // Masks of all ones: g++ 12 warns of the undefined operand inside its own unmasked intrinsics.
 namespace kvdecode::inline KVDECODE_ABI::simd {
@@ -23,6 +24,15 @@ KVDECODE_INLINE Bytes load_bytes(const std::byte* p) {
 }
 
 KVDECODE_INLINE Bytes splat_bytes(std::uint8_t b) { return Bytes{} + b; }
+
+/// Bytes 8 … 15 in the places of bytes 0 … 7, then zeros.
+KVDECODE_INLINE Bytes upper_half(Bytes v) {
+  std::uint64_t halves[2];
+  std::memcpy(halves, &v, sizeof v);
+  halves[0] = std::exchange(halves[1], 0);
+  std::memcpy(&v, halves, sizeof v);
+  return v;
+}
 
 /// (b >> shift) & mask of each byte b. @pre mask < 2^(8 - shift)
 KVDECODE_INLINE Bytes bit_field(Bytes v, int shift, std::uint8_t mask) {
