@@ -147,6 +147,16 @@ void linear_one_transposed(const MatrixView& w, Range rows, const S* x, S* y) no
   }
 }
 
+/// Outputs [rows.begin, rows.end) of every row, once the product is there.
+template <class S>
+void add_bias(const LinearJob<S>& job, Range rows) noexcept {
+  if (job.bias == nullptr) return;
+  for (Index t = 0; t < job.y.rows; ++t) {
+    S* y = job.y.row(t);
+    for (Index r = rows.begin; r < rows.end; ++r) y[r] = y[r] + job.bias[r];
+  }
+}
+
 }  // namespace detail
 
 /// Scalars of scratch that linear_rows() needs for this matrix and n rows of x.
@@ -166,27 +176,31 @@ void linear_rows(const LinearJob<S>& job, Range rows, S* scratch) noexcept {
     detail::linear_one_transposed<F, S>(job.w, rows, job.x.data, job.y.data);
   else
     detail::linear_one<F, S>(job.w, rows, job.x.data, job.y.data);
-  if (job.bias == nullptr) return;
-  for (Index t = 0; t < job.y.rows; ++t) {
-    S* y = job.y.row(t);
-    for (Index r = rows.begin; r < rows.end; ++r) y[r] = y[r] + job.bias[r];
-  }
+  detail::add_bias(job, rows);
 }
 
-/// Several products in one parallel step; each thread takes a contiguous part of the rows of every matrix.
-/// @param scratch         scratch_stride scalars for each of exec.concurrency() parts
-template <class Formats, class S>
-void linear(ExecutorRef exec, std::span<const LinearJob<S>> jobs, S* scratch, Index scratch_stride) noexcept {
+/// Calls run(job, rows, part) for several products in one parallel step; each thread takes a contiguous part of the rows
+/// of every matrix.
+template <class S, class Run>
+void for_each_part(ExecutorRef exec, std::span<const LinearJob<S>> jobs, Run&& run) noexcept {
   const Index parts = exec.concurrency();
   auto part = [&](Index i) noexcept {
     for (const LinearJob<S>& job : jobs) {
       const Range rows = split_range(job.w.rows, parts, i, kLanes);
-      if (rows.begin == rows.end || job.x.rows == 0) continue;
-      visit_format(Formats{}, job.w.format,
-                   [&]<class F>() { linear_rows<F, S>(job, rows, scratch + i * scratch_stride); });
+      if (rows.begin != rows.end && job.x.rows != 0) run(job, rows, i);
     }
   };
   exec.parallel_for(parts, part);
+}
+
+/// Several products in one parallel step.
+/// @param scratch         scratch_stride scalars for each of exec.concurrency() parts
+template <class Formats, class S>
+void linear(ExecutorRef exec, std::span<const LinearJob<S>> jobs, S* scratch, Index scratch_stride) noexcept {
+  for_each_part<S>(exec, jobs, [&](const LinearJob<S>& job, Range rows, Index part) {
+    visit_format(Formats{}, job.w.format,
+                 [&]<class F>() { linear_rows<F, S>(job, rows, scratch + part * scratch_stride); });
+  });
 }
 
 }  // namespace kvdecode::inline KVDECODE_ABI::kernels

@@ -107,15 +107,15 @@ struct AttentionLayer {
   Index group_size() const noexcept { return n_heads / n_kv_heads; }
 
   /// @param x, y  [N, d_model], apart  @pre every cache has room for its rows
-  template <class Formats>
+  template <class Products>
   void forward(const Pass<S>& pass, RowsView<S> x, RowsView<S> y) const noexcept {
     const PassBuffers<S>& buffers = pass.buffers;
-    run_linear<Formats>(
+    run_linear<Products>(
         pass, std::array{w_q.job(x, buffers.queries), w_k.job(x, buffers.keys), w_v.job(x, buffers.values)});
     rotate(pass);
     pass.kv.append(pass, layer);
     attend(pass);
-    run_linear<Formats>(pass, std::array{w_o.job(buffers.attention, y)});
+    run_linear<Products>(pass, std::array{w_o.job(buffers.attention, y)});
   }
 
   /// How often a query is turned for this layer: once for each shift, twice if sinks are met at a limit.

@@ -23,20 +23,20 @@ struct DecoderLayer {
   NormLayer<S> feed_forward_post_norm;  // or empty
 
   /// The residual stream, in place. Appends the rows' keys and values to their caches.
-  template <class Formats>
+  template <class Products>
   void forward(const Pass<S>& pass) const noexcept {
     const RowsView<S> branch = pass.buffers.branch;
     const RowsView<S> input = normed(pass, attention_norm);
-    attention.template forward<Formats>(pass, input, branch);
+    attention.template forward<Products>(pass, input, branch);
     RowsView<S> second = input;
     // Side by side, the second branch reads the stream from before the first one is added to it.
     if (residual == ResidualKind::kParallel) second = normed(pass, feed_forward_norm);
     add_branch(pass, attention_post_norm);
     if (residual == ResidualKind::kSequential) second = normed(pass, feed_forward_norm);
     if (experts.empty())
-      feed_forward.template forward<Formats>(pass, second, branch);
+      feed_forward.template forward<Products>(pass, second, branch);
     else
-      experts.template forward<Formats>(pass, second, branch);
+      experts.template forward<Products>(pass, second, branch);
     add_branch(pass, feed_forward_post_norm);
   }
 

@@ -21,13 +21,13 @@ struct ExpertsLayer {
   bool empty() const noexcept { return experts.empty(); }
 
   /// @param x, y  [N, d_model], apart
-  template <class Formats>
+  template <class Products>
   void forward(const Pass<S>& pass, RowsView<S> x, RowsView<S> y) const noexcept {
     const ExpertBuffers<S>& buffers = pass.buffers.experts;
-    run_linear<Formats>(pass, std::array{router.job(x, buffers.router)});
+    run_linear<Products>(pass, std::array{router.job(x, buffers.router)});
     for_each_row(pass.exec, x.rows, [&](Index row) { choose(buffers, row); });
     for (Index expert = 0; expert < static_cast<Index>(experts.size()); ++expert)
-      run_expert<Formats>(pass, x, expert);
+      run_expert<Products>(pass, x, expert);
     // Summed by rank: the order is the token's own, whatever the order the experts ran in.
     for_each_row(pass.exec, x.rows, [&](Index row) {
       S* out = y.row(row);
@@ -66,7 +66,7 @@ struct ExpertsLayer {
   }
 
   /// Gathers the rows that chose the expert, runs them, and puts the results where their row and rank belong.
-  template <class Formats>
+  template <class Products>
   void run_expert(const Pass<S>& pass, RowsView<S> x, Index expert) const noexcept {
     const ExpertBuffers<S>& buffers = pass.buffers.experts;
     const auto for_each_choice = [&](auto&& f) {
@@ -80,7 +80,7 @@ struct ExpertsLayer {
     if (n == 0) return;
     const RowsView<S> in{buffers.inputs.data, n, x.cols, x.cols},
         out{buffers.outputs.data, n, x.cols, x.cols};
-    experts[static_cast<std::size_t>(expert)].template forward<Formats>(pass, in, out);
+    experts[static_cast<std::size_t>(expert)].template forward<Products>(pass, in, out);
     for_each_choice(
         [&](Index choice, Index i) { std::copy_n(out.row(i), x.cols, buffers.by_rank + choice * x.cols); });
   }

@@ -19,24 +19,24 @@ struct FeedForwardLayer {
   LinearLayer<S> w_down;  // [d_model, d_ff]
 
   /// @param x, y  [N, d_model], apart; no more rows than the pass has
-  template <class Formats>
+  template <class Products>
   void forward(const Pass<S>& pass, RowsView<S> x, RowsView<S> y) const noexcept {
     const Index d_ff = w_up.w.rows;
     const RowsView<S> gate{pass.buffers.gate, x.rows, d_ff, d_ff};  // [N, d_ff]
     const RowsView<S> up{pass.buffers.up, x.rows, d_ff, d_ff};      // [N, d_ff]
     if (gated) {
-      run_linear<Formats>(pass, std::array{w_gate.job(x, gate), w_up.job(x, up)});
+      run_linear<Products>(pass, std::array{w_gate.job(x, gate), w_up.job(x, up)});
       for_each_row(pass.exec, x.rows, [&](Index row) {
         kernels::activate(activation, gate.row(row), static_cast<const S*>(up.row(row)), up.cols,
                           up.row(row));
       });
     } else {
-      run_linear<Formats>(pass, std::array{w_up.job(x, up)});
+      run_linear<Products>(pass, std::array{w_up.job(x, up)});
       for_each_row(pass.exec, x.rows, [&](Index row) {
         kernels::activate(activation, up.row(row), static_cast<const S*>(nullptr), up.cols, up.row(row));
       });
     }
-    run_linear<Formats>(pass, std::array{w_down.job(up, y)});
+    run_linear<Products>(pass, std::array{w_down.job(up, y)});
   }
 };
 

@@ -3,7 +3,7 @@
 #pragma once
 
 #include <kvdecode/core/memory.hpp>
-#include <kvdecode/kernels/linear.hpp>
+#include <kvdecode/kernels/activations.hpp>
 #include <kvdecode/layers/pass.hpp>
 
 #include <array>
@@ -20,10 +20,11 @@ struct LinearLayer {
   }
 };
 
-/// Runs some products side by side, in the pass's scratch memory.
-template <class Formats, class S, std::size_t N>
+/// Runs some products of the same rows side by side, in the pass's scratch memory.
+template <class Products, class S, std::size_t N>
 void run_linear(const Pass<S>& pass, const std::array<kernels::LinearJob<S>, N>& jobs) noexcept {
-  kernels::linear<Formats, S>(pass.exec, jobs, pass.buffers.scratch, pass.buffers.scratch_stride);
+  Products::Activations::template linear<typename Products::Formats, S>(
+      pass.exec, jobs, pass.buffers.scratch, pass.buffers.scratch_stride, pass.buffers.rounded);
 }
 
 }  // namespace kvdecode

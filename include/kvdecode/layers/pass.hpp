@@ -87,6 +87,7 @@ struct PassBuffers {
   Index n_angles = 0;    // rotary pairs of the layer that has most
   S* scratch = nullptr;  // [concurrency, scratch_stride]
   Index scratch_stride = 0;
+  std::byte* rounded = nullptr;  // what the policy of activations makes of the rows of a product
 };
 
 template <class S>

@@ -19,9 +19,6 @@
 
 namespace kvdecode::inline KVDECODE_ABI {
 
-/// Activations enter every product as they are.
-struct ExactActivations {};
-
 namespace detail {
 
 template <class Formats, class S>
@@ -40,9 +37,9 @@ Vector<S> decode_vector(const VectorView& view) {
 /// A model that computes in scalars S. A handle: copies share the weights and are cheap; any threads may use
 /// them at the same time, each with its own workspace and caches.
 ///
-/// @tparam Activations  what is done to activations before a product: ExactActivations
+/// @tparam Activations  what is done to activations before a product: ExactActivations or Int8Activations
 /// @tparam Formats      the storage formats that matrices may have
-template <Scalar S = float, class Activations = ExactActivations, class Formats = CoreFormats>
+template <Scalar S = float, ActivationPolicy Activations = ExactActivations, class Formats = CoreFormats>
 class Transformer {
  public:
   using scalar = S;
@@ -91,6 +88,8 @@ class Transformer {
   }
 
  private:
+  using Products = kvdecode::Products<Activations, Formats>;
+
   struct Model {
     Model(ModelConfig c, Weights w)
         : config(std::move(c)), weights(std::move(w)), kv_shape(config.kv_shape()) {
@@ -288,9 +287,11 @@ class Transformer {
     sizes.n_rotations = n_shifts * std::min<Index>(2, n_limits);
     sizes.concurrency = exec.concurrency();
     sizes.scratch = attention_layer_scratch(config.group_size(), config.head_dim);
-    for (const Index d_in : {sizes.d_model, sizes.q_dim, sizes.d_ff})
-      sizes.scratch = std::max(sizes.scratch,
-                               kernels::linear_scratch<S>(d_in, std::max(sizes.n_rows, sizes.n_head_rows)));
+    for (const Index d_in : {sizes.d_model, sizes.q_dim, sizes.d_ff}) {
+      const Index n = std::max(sizes.n_rows, sizes.n_head_rows);
+      sizes.scratch = std::max(sizes.scratch, Activations::template scratch<S>(d_in, n));
+      sizes.rounded_bytes = std::max(sizes.rounded_bytes, Activations::template rounded_bytes<S>(d_in, n));
+    }
     workspace.frequencies().resize(static_cast<std::size_t>(model_->n_angles));
     workspace.prepare(sizes);
   }
@@ -330,7 +331,7 @@ class Transformer {
       });
       set_angles(pass, segment, workspace.frequencies());
     }
-    for (const DecoderLayer<S>& layer : model_->layers) layer.template forward<Formats>(pass);
+    for (const DecoderLayer<S>& layer : model_->layers) layer.template forward<Products>(pass);
 
     // Rows that were asked for go through the head together where their places are next to one another: all of them,
     // unless a call of several segments takes several passes.
@@ -359,7 +360,7 @@ class Transformer {
   void run_head(const Pass<S>& pass, Workspace<S>& workspace, Index first, Index n) const noexcept {
     const RowsView<S> rows = workspace.head_rows(), all = workspace.logits();
     const RowsView<S> logits{all.row(first), n, all.cols, all.stride};
-    run_linear<Formats>(pass, std::array{model_->head.job({rows.data, n, rows.cols, rows.stride}, logits)});
+    run_linear<Products>(pass, std::array{model_->head.job({rows.data, n, rows.cols, rows.stride}, logits)});
     if (model_->config.logit_soft_cap == 0.0) return;
     for_each_row(pass.exec, n, [&](Index r) {
       kernels::soft_cap(S(model_->config.logit_soft_cap), logits.cols, logits.row(r));

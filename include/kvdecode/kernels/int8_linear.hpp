@@ -1,0 +1,323 @@
+// SPDX-License-Identifier: MIT
+// <kvdecode/kernels/int8_linear.hpp> - y = W x + b where both factors are integers: W in blocks, and x rounded to
+// signed bytes in blocks of 32, each with a scale of its own (LLM.int8, Dettmers 2022, by blocks). Sums of a block are
+// exact integers on every machine; what is left is one short chain of floats.
+//
+//   d_x = max |x_k| / 127,  q_k = round-half-even(x_k / d_x) in [-127, 127], 0 where d_x is 0     k in a block of 32
+//   y   = sum over blocks:  y = fma(sum_k s_k c_k q_k, d_w d_x, y),  d_w d_x rounded,  in rising order from +0
+//         and where W has minimums, after each of them  y = fma(sum_k m_k q_k, m_w d_x, y)
+//
+// where W_k = d_w s_k c_k + m_w m_k, with integers s (1 if there are none), c and m.
+#pragma once
+
+#include <kvdecode/core/formats/block_format.hpp>
+#include <kvdecode/core/simd/ints.hpp>
+#include <kvdecode/kernels/linear.hpp>
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+namespace kvdecode::inline KVDECODE_ABI::kernels {
+
+/// Numbers of a row that are rounded together.
+inline constexpr Index kRoundedBlock = 32;
+
+/// Rows of x rounded to bytes: codes, then scales, then sums of codes.
+template <class S>
+class RoundedRows {
+ public:
+  /// Bytes of n rows of d_in numbers.
+  static constexpr Index bytes(Index d_in, Index n) { return n * stride(d_in); }
+
+  RoundedRows(std::byte* data, Index d_in) noexcept : data_(data), d_in_(d_in) {}
+
+  Index n_blocks() const noexcept { return blocks(d_in_); }
+  /// Of block 0 on, with simd::kDotOffset added; 0 past the end.
+  const std::byte* codes(Index row) const noexcept { return data_ + row * stride(d_in_); }
+  /// One a block.
+  const S* scales(Index row) const noexcept {
+    return reinterpret_cast<const S*>(codes(row) + 32 * n_blocks());
+  }
+  /// Two a block, of sixteen codes each, exact.
+  const S* sums(Index row) const noexcept { return scales(row) + n_blocks(); }
+
+  /// Rounds a row. O(d_in).
+  void round(Index row, const S* x) noexcept {
+    std::byte* const out = data_ + row * stride(d_in_);
+    S* const all_scales = reinterpret_cast<S*>(out + 32 * n_blocks());
+    S* const all_sums = all_scales + n_blocks();
+    for (Index b = 0; b < n_blocks(); ++b) {
+      S block[kRoundedBlock];
+      const Index n = std::min(kRoundedBlock, d_in_ - b * kRoundedBlock);
+      for (Index i = 0; i < kRoundedBlock; ++i) block[i] = i < n ? x[b * kRoundedBlock + i] : S(0.0f);
+      std::int8_t codes[kRoundedBlock];
+      all_scales[b] = round_block(block, codes);
+      for (int half = 0; half < 2; ++half) {
+        int sum = 0;
+        for (int i = 0; i < kLanes; ++i) sum += codes[half * kLanes + i];
+        all_sums[2 * b + half] = S(static_cast<float>(sum));
+      }
+      for (Index i = 0; i < kRoundedBlock; ++i)
+        out[b * kRoundedBlock + i] = static_cast<std::byte>(codes[i] + simd::kDotOffset);
+    }
+  }
+
+ private:
+  static constexpr Index blocks(Index d_in) { return (d_in + kRoundedBlock - 1) / kRoundedBlock; }
+  static constexpr Index stride(Index d_in) {
+    constexpr auto line = static_cast<Index>(64);
+    const Index bytes = blocks(d_in) * (kRoundedBlock + 3 * static_cast<Index>(sizeof(S)));
+    return (bytes + line - 1) / line * line;
+  }
+
+  /// @return the scale
+  static S round_block(const S* x, std::int8_t* codes) noexcept {
+    using R1 = simd::Register<S, false>;
+    S largest[kLanes];
+    max(magnitudes(Lanes<S>::loadu(x)), magnitudes(Lanes<S>::loadu(x + kLanes))).storeu(largest);
+    const S scale = tree_reduce(largest, [](const S& a, const S& b) { return R1::max(a, b); }) / S(127.0f);
+    if (!(S(0.0f) < scale)) {
+      std::fill_n(codes, kRoundedBlock, std::int8_t{0});
+      return S(0.0f);
+    }
+    // A float of 24 bits, or a double of 53, has no room for fractions at 1.5 * 2^23 (2^52): adding that rounds to even,
+    // and leaves the whole number in the lowest bits.
+    for (int first = 0; first < kRoundedBlock; first += kLanes) {
+      S t[kLanes];
+      div(Lanes<S>::loadu(x + first), Lanes<S>::set1(scale)).storeu(t);
+      for (int i = 0; i < kLanes; ++i) codes[first + i] = nearest(t[i]);
+    }
+    return scale;
+  }
+  static KVDECODE_INLINE Lanes<S> magnitudes(const Lanes<S>& v) {
+    return kvdecode::detail::each_register<S>(
+        [&](auto i) KVDECODE_INLINE_LAMBDA { return Lanes<S>::R::abs(v.r[i]); });
+  }
+  /// A scale that was rounded down among subnormal numbers leaves quotients beyond 127.
+  static KVDECODE_INLINE std::int8_t nearest(const S& x) {
+    using T = std::conditional_t<std::is_same_v<S, float>, float, double>;
+    using Bits = std::conditional_t<std::is_same_v<S, float>, std::uint32_t, std::uint64_t>;
+    T v = static_cast<T>(x);
+    v = v < T(-127) ? T(-127) : v;
+    v = T(127) < v ? T(127) : v;
+    v = v + (std::is_same_v<S, float> ? T(0x1.8p23) : T(0x1.8p52));
+    return static_cast<std::int8_t>(std::bit_cast<Bits>(v) & 0xffu);
+  }
+
+  std::byte* data_;
+  Index d_in_;
+};
+
+namespace detail {
+
+// Numbers of sixteen rows that are decoded at a time: they stay in the first-level cache.
+inline constexpr Index kInt8Chunk = 1024;
+
+/// Sixteen rows of some blocks of W, laid out so that a lane is a row. What a format has no use for stays unused.
+template <class S>
+struct Int8Tile {
+  static constexpr Index kBlocks = kInt8Chunk / kRoundedBlock;
+
+  std::byte codes[kBlocks][8][64];  // four numbers of each row
+  std::int32_t start[kBlocks][2][kLanes];
+  S scales[kBlocks][kLanes];
+  S minimums[kBlocks][kLanes];
+  S integer_scales[kBlocks][2][kLanes];
+  S integer_minimums[kBlocks][2][kLanes];
+};
+
+/// What the products of a layout's tiles depend on: layouts that share it share the code.
+template <int span, bool has_minimum>
+struct IntegerKind {
+  static constexpr int kSpan = span;
+  static constexpr bool kHasMinimum = has_minimum;
+};
+template <class B>
+using IntegerKindOf = IntegerKind<B::kSpan, B::kHasMinimum>;
+
+/// Sums of integers for each rounded block: those that share an integer scale.
+template <class Kind>
+inline constexpr int kSums = Kind::kSpan == 16 ? 2 : 1;
+
+/// Blocks [first, first + n) of sixteen rows; after the matrix's last row the last one again.
+/// @pre first is the beginning of a block of W
+template <class B, class S>
+void decode_tile(const MatrixView& w, Index row, Index first, Index n, Index prefetch,
+                 Int8Tile<S>& tile) noexcept {
+  constexpr int kBlocksOfOne = B::kSize / static_cast<int>(kRoundedBlock);
+  const Index last = std::min<Index>(kLanes, w.rows - row) - 1;
+  const std::byte* rows[kLanes];
+  for (Index r = 0; r < kLanes; ++r)
+    rows[r] = w.data + (row + std::min(r, last)) * w.stride + first / kBlocksOfOne * B::kBytes;
+  for (Index b = 0; b < n; b += kBlocksOfOne) {
+    simd::Bytes scales[kLanes], minimums[kLanes];
+    for (int r = 0; r < kLanes; ++r) {
+      const kvdecode::detail::Integers integers = B::integers(rows[r]);
+      tile.scales[b][r] = S(integers.scale);
+      if constexpr (B::kHasMinimum) tile.minimums[b][r] = S(integers.minimum);
+      if constexpr (B::kSpan != 0) scales[r] = integers.scales;
+      if constexpr (B::kSpan != 0 && B::kHasMinimum) minimums[r] = integers.minimums;
+    }
+    for (int part = 0; part < kBlocksOfOne && b + part < n; ++part)
+      for (int half = 0; half < 2; ++half) {
+        simd::Bytes codes[kLanes];
+        for (int r = 0; r < kLanes; ++r)
+          codes[r] = B::codes(rows[r], part * static_cast<int>(kRoundedBlock) + half * kLanes);
+        simd::turn_quads(codes, tile.codes[b + part][4 * half]);
+      }
+    if constexpr (B::kSpan != 0) {
+      const auto spread = [&](const simd::Bytes(&bytes)[kLanes], S(*to)[2][kLanes]) {
+        std::byte quads[4][64];
+        simd::turn_quads(bytes, quads[0]);
+        simd::unroll<16>([&](auto i) KVDECODE_INLINE_LAMBDA {
+          if (i < B::kSize / B::kSpan)
+            simd::to_lanes<S>(simd::byte_of<i % 4>(simd::ByteQuads::loadu(quads[i / 4])))
+                .storeu(to[i / kSums<B>][i % kSums<B>]);
+        });
+      };
+      spread(scales, tile.integer_scales + b);
+      if constexpr (B::kHasMinimum) spread(minimums, tile.integer_minimums + b);
+    }
+    for (int part = 1; part < kBlocksOfOne; ++part) {
+      std::copy_n(tile.scales[b], kLanes, tile.scales[b + part]);
+      if constexpr (B::kHasMinimum) std::copy_n(tile.minimums[b], kLanes, tile.minimums[b + part]);
+    }
+    for (const std::byte*& p : rows) {
+      for (Index line = 0; line < B::kBytes; line += 64) simd::prefetch(p + prefetch + line);
+      p += B::kBytes;
+    }
+  }
+  if constexpr (simd::kDotOffset != 0) {
+    const std::byte ones[4] = {std::byte{1}, std::byte{1}, std::byte{1}, std::byte{1}};
+    for (Index b = 0; b < n; ++b)
+      for (int half = 0; half < kSums<B>; ++half) {
+        simd::IntLanes sum = simd::IntLanes::zero();
+        for (int q = 0; q < 8 / kSums<B>; ++q)
+          sum = simd::dot4(sum, simd::ByteQuads::loadu(tile.codes[b][4 * half + q]), ones);
+        simd::without_offset(sum).storeu(tile.start[b][half]);
+      }
+  }
+}
+
+/// Adds the products of a tile and C rows of x to y, lane by lane.
+/// @param first  the tile's first block in the rows  @param y  [C][16], y_stride scalars apart
+template <class Kind, class S, int C>
+void multiply_tile(const Int8Tile<S>& tile, const RoundedRows<S>& x, Index row, Index first, Index n, S* y,
+                   Index y_stride) noexcept {
+  using L = Lanes<S>;
+  const std::byte* codes[C];
+  const S *scales[C], *sums[C];
+  L total[C];
+  simd::unroll<C>([&](auto c) KVDECODE_INLINE_LAMBDA {
+    codes[c] = x.codes(row + c) + first * kRoundedBlock;
+    scales[c] = x.scales(row + c) + first;
+    sums[c] = x.sums(row + c) + 2 * first;
+    total[c] = L::loadu(y + c * y_stride);
+  });
+  for (Index b = 0; b < n; ++b) {
+    L integers[C];
+    simd::unroll<kSums<Kind>>([&](auto half) KVDECODE_INLINE_LAMBDA {
+      simd::IntLanes sum[C];
+      simd::unroll<C>([&](auto c) KVDECODE_INLINE_LAMBDA { sum[c] = simd::IntLanes::zero(); });
+      if constexpr (simd::kDotOffset != 0)
+        simd::unroll<C>([&](auto c)
+                            KVDECODE_INLINE_LAMBDA { sum[c] = simd::IntLanes::loadu(tile.start[b][half]); });
+      simd::unroll<8 / kSums<Kind>>([&](auto i) KVDECODE_INLINE_LAMBDA {
+        constexpr int q = half * 4 + i;
+        const simd::ByteQuads w = simd::ByteQuads::loadu(tile.codes[b][q]);
+        simd::unroll<C>([&](auto c) KVDECODE_INLINE_LAMBDA {
+          sum[c] = simd::dot4(sum[c], w, codes[c] + b * kRoundedBlock + 4 * q);
+        });
+      });
+      simd::unroll<C>([&](auto c) KVDECODE_INLINE_LAMBDA {
+        L v = simd::to_lanes<S>(sum[c]);
+        if constexpr (Kind::kSpan != 0) v = mul(v, L::loadu(tile.integer_scales[b][half]));
+        integers[c] = half == 0 ? v : add(integers[c], v);
+      });
+    });
+    simd::unroll<C>([&](auto c) KVDECODE_INLINE_LAMBDA {
+      const L scale = L::set1(scales[c][b]);
+      total[c] = fma(integers[c], mul(L::loadu(tile.scales[b]), scale), total[c]);
+      if constexpr (Kind::kHasMinimum) {
+        L m;
+        if constexpr (Kind::kSpan == 0) {
+          m = L::set1(sums[c][2 * b] + sums[c][2 * b + 1]);
+        } else if constexpr (Kind::kSpan == 32) {
+          m = mul(L::loadu(tile.integer_minimums[b][0]), L::set1(sums[c][2 * b] + sums[c][2 * b + 1]));
+        } else {
+          m = add(mul(L::loadu(tile.integer_minimums[b][0]), L::set1(sums[c][2 * b])),
+                  mul(L::loadu(tile.integer_minimums[b][1]), L::set1(sums[c][2 * b + 1])));
+        }
+        total[c] = fma(m, mul(L::loadu(tile.minimums[b]), scale), total[c]);
+      }
+    });
+  }
+  simd::unroll<C>([&](auto c) KVDECODE_INLINE_LAMBDA { total[c].storeu(y + c * y_stride); });
+}
+
+/// A tile and all rows of x, as many at a time as registers hold.
+template <class Kind, class S>
+void multiply_tile_by_all(const Int8Tile<S>& tile, const RoundedRows<S>& x, Index n_rows, Index first,
+                          Index n, S* y, Index y_stride) noexcept {
+  constexpr int kMost = Lanes<S>::width == 1 ? 1 : simd::IntLanes::regs == 1 ? 8 : 2;
+  Index row = 0;
+  const auto some = [&](auto rows) {
+    for (; row + rows <= n_rows; row += rows)
+      multiply_tile<Kind, S, rows>(tile, x, row, first, n, y + row * y_stride, y_stride);
+  };
+  if constexpr (kMost >= 8) some(std::integral_constant<int, 8>{});
+  if constexpr (kMost >= 8) some(std::integral_constant<int, 4>{});
+  if constexpr (kMost >= 2) some(std::integral_constant<int, 2>{});
+  some(std::integral_constant<int, 1>{});
+}
+
+}  // namespace detail
+
+/// Whether rows in this format are multiplied as integers.
+template <class F>
+concept IsMultipliedAsIntegers = requires {
+  typename F::Layout;
+};
+
+/// Scalars of scratch that int8_linear_rows() needs.
+template <class S>
+constexpr Index int8_linear_scratch() {
+  return static_cast<Index>(sizeof(detail::Int8Tile<S>) / sizeof(S));
+}
+
+/// Outputs [rows.begin, rows.end) of one product, in a format of blocks F; x is job.x rounded. 2 n d_in operations each.
+/// @pre rows.begin is a multiple of 16, W is not transposed  @param scratch  int8_linear_scratch() scalars
+template <IsMultipliedAsIntegers F, class S>
+void int8_linear_rows(const LinearJob<S>& job, Range rows, const RoundedRows<S>& x, S* scratch) noexcept {
+  using B = typename F::Layout;
+  const WorkScope<S> scope(Work::kLinear);
+  constexpr Index kAtATime = detail::Int8Tile<S>::kBlocks;
+  auto& tile = *reinterpret_cast<detail::Int8Tile<S>*>(scratch);
+  for (Index row = rows.begin; row < rows.end; row += kLanes) {
+    const Index n_lanes = std::min<Index>(kLanes, rows.end - row);
+    for (Index t = 0; t < job.y.rows; ++t) std::fill_n(job.y.row(t) + row, n_lanes, S(0.0f));
+    for (Index first = 0; first < x.n_blocks(); first += kAtATime) {
+      const Index n = std::min(kAtATime, x.n_blocks() - first);
+      // What is decoded next is fetched meanwhile: the rest of these rows, or the beginning of the next ones.
+      const Index here = first * kRoundedBlock / B::kSize * B::kBytes;
+      const bool is_last = first + n == x.n_blocks();
+      const Index next = is_last ? kLanes * job.w.stride : (first + n) * kRoundedBlock / B::kSize * B::kBytes;
+      detail::decode_tile<B>(job.w, row, first, n, next - here, tile);
+      if (n_lanes == kLanes) {
+        detail::multiply_tile_by_all<detail::IntegerKindOf<B>>(tile, x, job.y.rows, first, n,
+                                                               job.y.row(0) + row, job.y.stride);
+        continue;
+      }
+      for (Index t = 0; t < job.y.rows; ++t) {
+        S lanes[kLanes] = {};
+        std::copy_n(job.y.row(t) + row, n_lanes, lanes);
+        detail::multiply_tile<detail::IntegerKindOf<B>, S, 1>(tile, x, t, first, n, lanes, kLanes);
+        std::copy_n(lanes, n_lanes, job.y.row(t) + row);
+      }
+    }
+  }
+  detail::add_bias(job, rows);
+}
+
+}  // namespace kvdecode::inline KVDECODE_ABI::kernels
