@@ -8,7 +8,7 @@ set(package_dir "${CMAKE_INSTALL_DATADIR}/cmake/kvdecode")  # share/: nothing he
 install(TARGETS kvdecode EXPORT kvdecodeTargets FILE_SET HEADERS DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}")
 # The file set has the core only, and components are installed whether this build defines them or not.
 install(DIRECTORY "${include_dir}/kvdecode" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}"
-        FILES_MATCHING PATTERN "*.hpp" PATTERN "compiled.cpp")
+        FILES_MATCHING PATTERN "*.hpp" PATTERN "compiled_*.cpp")
 install(EXPORT kvdecodeTargets NAMESPACE kvdecode:: DESTINATION "${package_dir}")
 
 configure_package_config_file("${CMAKE_CURRENT_LIST_DIR}/kvdecodeConfig.cmake.in" kvdecodeConfig.cmake

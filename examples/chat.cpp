@@ -4,7 +4,7 @@
 //
 // Run: build/examples/chat MODEL [--system TEXT] [--template FILE] [--max-new-tokens N]
 //          [--temperature X --top-k K --top-p P --seed S] [--threads N] [--scalar f32|f64]
-//          [--strategy cached|recompute] [--max-seq-len N]
+//          [--activations exact|int8] [--strategy cached|recompute] [--max-seq-len N]
 // Exit status 0 when it is left (/quit, the input's end, Ctrl-C at the prompt).
 #include "program.hpp"
 #include "progress_line.hpp"
@@ -40,6 +40,7 @@ struct Arguments {
   std::string template_path;
   std::string strategy = "cached";
   std::string scalar = "f32";
+  std::string activations = "exact";
   Index max_new_tokens = 1024;
   Index max_seq_len = 0;
   Index n_threads = 1;
@@ -282,7 +283,9 @@ class Chat {
     decoding.max_seq_len = arguments_.max_seq_len;
     decoding.prefill_chunk = 128;  // Ctrl-C waits for the end of a pass
     if (arguments_.strategy == "recompute") decoding.strategy = kvdecode::DecodeOptions::Strategy::kRecompute;
-    auto decoder = kvdecode::make_decoder(model.template transformer<S>(), decoding, exec);
+    auto decoder = program::with_activations(arguments_.activations, [&]<class Activations>() {
+      return kvdecode::make_decoder(model.template transformer<S, Activations>(), decoding, exec);
+    });
 
     kvdecode::ChatOptions options;
     options.stop_tokens = model.stop_tokens();
@@ -536,5 +539,6 @@ int main(int argc, char** argv) {
   app.add_option("--max-seq-len", a.max_seq_len, "positions of the conversation at most; 0: the model's")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
+  program::add_activations_option(app, a.activations);
   return program::run(app, argc, argv, [&] { return a.scalar == "f64" ? talk<double>(a) : talk<float>(a); });
 }

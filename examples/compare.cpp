@@ -4,6 +4,7 @@
 // logit of every step.
 //
 // Run: build/examples/compare [MODEL] [--prompt TEXT] [--max-new-tokens N] [--threads N]
+//          [--activations exact|int8]
 // Exit status 1 if a token or a bit differs.
 #include "program.hpp"
 #include "progress_line.hpp"
@@ -41,11 +42,11 @@ struct Outcome {
   std::vector<float> logits;
 };
 
-template <class Strategy>
+template <class Activations, class Strategy>
 Outcome write(const char* title, const kvdecode::TextModel& model, Strategy strategy,
               const std::string& prompt, Index max_new_tokens, kvdecode::ExecutorRef exec) {
   std::cout << "--- " << title << " ---\n" << prompt << std::flush;
-  kvdecode::Decoder decoder(model.transformer(), strategy, exec);
+  kvdecode::Decoder decoder(model.transformer<float, Activations>(), strategy, exec);
   RecordingSampler sampler;
   const auto stream = [](std::string_view piece) {
     std::cout << piece << std::flush;
@@ -124,14 +125,18 @@ int main(int argc, char** argv) {
   app.add_option("--threads", n_threads, "threads to compute with")
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
+  std::string activations = "exact";
+  program::add_activations_option(app, activations);
   return program::run(app, argc, argv, [&] {
     const kvdecode::TextModel model = kvdecode::load_text_model(path);
     program::read_ahead(model.report());
     kvdecode::ThreadTeam team(n_threads);
-    const Outcome naive = write("Recompute: every step runs the whole sequence", model,
-                                kvdecode::Recompute<>{}, prompt, max_new_tokens, team);
-    const Outcome cached = write("Cached: every step runs the new token", model, kvdecode::Cached<>{}, prompt,
-                                 max_new_tokens, team);
-    return report(naive, cached, static_cast<std::size_t>(model.config().vocab_size)) ? 0 : 1;
+    return program::with_activations(activations, [&]<class Activations>() {
+      const Outcome naive = write<Activations>("Recompute: every step runs the whole sequence", model,
+                                               kvdecode::Recompute<>{}, prompt, max_new_tokens, team);
+      const Outcome cached = write<Activations>("Cached: every step runs the new token", model,
+                                                kvdecode::Cached<>{}, prompt, max_new_tokens, team);
+      return report(naive, cached, static_cast<std::size_t>(model.config().vocab_size)) ? 0 : 1;
+    });
   });
 }

@@ -3,6 +3,7 @@
 //
 // Run: build/examples/generate MODEL --prompt TEXT [--strategy cached|recompute] [--max-new-tokens N]
 //          [--temperature X --top-k K --top-p P --seed S] [--threads N] [--scalar f32|f64]
+//          [--activations exact|int8]
 #include "program.hpp"
 #include "progress_line.hpp"
 
@@ -19,6 +20,7 @@ struct Arguments {
   std::string prompt;
   std::string strategy = "cached";
   std::string scalar = "f32";
+  std::string activations = "exact";
   kvdecode::Index max_new_tokens = 128;
   kvdecode::Index n_threads = 1;
   kvdecode::SamplingOptions sampling{.temperature = 0.0};  // greedy unless asked otherwise
@@ -32,7 +34,9 @@ int write(const Arguments& arguments) {
   program::ProgressLine reading_prompt("reading the prompt");
   kvdecode::DecodeOptions options;
   if (arguments.strategy == "recompute") options.strategy = kvdecode::DecodeOptions::Strategy::kRecompute;
-  auto decoder = kvdecode::make_decoder(model.transformer<S>(), options, team);
+  auto decoder = program::with_activations(arguments.activations, [&]<class Activations>() {
+    return kvdecode::make_decoder(model.transformer<S, Activations>(), options, team);
+  });
   const auto result = kvdecode::generate_text(decoder, model.tokenizer(), arguments.prompt,
                                               kvdecode::Sampling<>(arguments.sampling),
                                               {.max_new_tokens = arguments.max_new_tokens,
@@ -81,6 +85,7 @@ int main(int argc, char** argv) {
   app.add_option("--scalar", a.scalar, "the number type to compute in")
       ->check(CLI::IsMember({"f32", "f64"}))
       ->capture_default_str();
+  program::add_activations_option(app, a.activations);
   return program::run(app, argc, argv,
                       [&] { return a.scalar == "f64" ? write<double>(a) : write<float>(a); });
 }

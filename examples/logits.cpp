@@ -3,7 +3,7 @@
 // be compared with another implementation's.
 //
 // Run: build/examples/logits MODEL --tokens 1,2,3 [--strategy cached|recompute] [--chunk N] [--threads N]
-//          [--scalar f32|f64] [--greedy N] --output FILE.safetensors
+//          [--scalar f32|f64] [--activations exact|int8] [--greedy N] --output FILE.safetensors
 //
 // Tensor `logits`, float32 [n_tokens, vocab_size]: row i is the last row of a fresh pass over tokens 0 … i,
 // however it is computed. With --greedy N also `tokens`, int64 [n_tokens + N]: the prompt and N greedy
@@ -29,6 +29,7 @@ struct Arguments {
   std::vector<TokenId> tokens;
   std::string strategy = "cached";
   std::string scalar = "f32";
+  std::string activations = "exact";
   std::string output;
   Index chunk = 512;
   Index n_threads = 1;
@@ -37,9 +38,9 @@ struct Arguments {
 
 /// The rows by the cache: chunks of new tokens, all rows of each. Where the angles of positions depend on the
 /// length of the sequence, rows of different epochs need different keys: then the tokens before them are run again.
-template <class S>
-std::vector<float> cached_rows(const kvdecode::FileTransformer<S>& transformer, const Arguments& a,
-                               kvdecode::ExecutorRef exec) {
+template <class T>
+std::vector<float> cached_rows(const T& transformer, const Arguments& a, kvdecode::ExecutorRef exec) {
+  using S = typename T::scalar;
   using Cache = kvdecode::GrowingCache<kvdecode::Native<S>>;
   const kvdecode::ModelConfig& config = transformer.config();
   const Index n_tokens = static_cast<Index>(a.tokens.size());
@@ -66,25 +67,24 @@ std::vector<float> cached_rows(const kvdecode::FileTransformer<S>& transformer, 
 }
 
 /// The rows by their definition: a fresh pass over each prefix.
-template <class S>
-std::vector<float> recomputed_rows(const kvdecode::FileTransformer<S>& transformer, const Arguments& a,
-                                   kvdecode::ExecutorRef exec) {
+template <class T>
+std::vector<float> recomputed_rows(const T& transformer, const Arguments& a, kvdecode::ExecutorRef exec) {
   kvdecode::Decoder decoder(transformer, kvdecode::Recompute<>{.max_seq_len = longest(transformer, a)}, exec);
   std::vector<float> rows;
   for (const TokenId token : a.tokens)
-    for (const S value : decoder.step(token)) rows.push_back(static_cast<float>(value));
+    for (const auto value : decoder.step(token)) rows.push_back(static_cast<float>(value));
   return rows;
 }
 
-template <class S>
-Index longest(const kvdecode::FileTransformer<S>& transformer, const Arguments& a) {
+template <class T>
+Index longest(const T& transformer, const Arguments& a) {
   return std::max(transformer.config().max_seq_len, static_cast<Index>(a.tokens.size()) + a.n_greedy);
 }
 
-template <class S>
+template <class S, class Activations>
 int write(const Arguments& a) {
   const kvdecode::LoadedModel model = kvdecode::load_model(a.model);
-  const kvdecode::FileTransformer<S> transformer(model.config, model.weights);
+  const kvdecode::FileTransformer<S, Activations> transformer(model.config, model.weights);
   kvdecode::ThreadTeam team(a.n_threads);
   const bool recompute = a.strategy == "recompute";
   const std::vector<float> rows =
@@ -136,6 +136,10 @@ int main(int argc, char** argv) {
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
   app.add_option("--output", a.output, "the safetensors file to write")->required();
-  return program::run(app, argc, argv,
-                      [&] { return a.scalar == "f64" ? write<double>(a) : write<float>(a); });
+  program::add_activations_option(app, a.activations);
+  return program::run(app, argc, argv, [&] {
+    return program::with_activations(a.activations, [&]<class Activations>() {
+      return a.scalar == "f64" ? write<double, Activations>(a) : write<float, Activations>(a);
+    });
+  });
 }

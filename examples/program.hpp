@@ -9,6 +9,7 @@
 
 #include <kvdecode/core/error.hpp>
 #include <kvdecode/core/types.hpp>
+#include <kvdecode/kernels/activations.hpp>
 
 #include <cmath>
 #include <cstdio>
@@ -45,6 +46,20 @@ int run(CLI::App& app, int argc, char** argv, Body&& body) {
     std::cerr << app.get_name() << ": " << one_line(error.what()) << '\n';
   }
   return 1;
+}
+
+/// --activations: what is done to activations before they meet quantized weights.
+inline void add_activations_option(CLI::App& app, std::string& name) {
+  app.add_option("--activations", name, "as they are, or rounded to 8 bits where weights are quantized")
+      ->check(CLI::IsMember({"exact", "int8"}))
+      ->capture_default_str();
+}
+/// Calls visitor.operator()<A>() with the policy of activations of that name.
+template <class Visitor>
+decltype(auto) with_activations(const std::string& name, Visitor&& visitor) {
+  if (name == kvdecode::Int8Activations::kName)
+    return visitor.template operator()<kvdecode::Int8Activations>();
+  return visitor.template operator()<kvdecode::ExactActivations>();
 }
 
 /// "1.50 MiB"

@@ -27,7 +27,8 @@ BEGIN {
   # Umbrellas lie beside the layers and may include what their most demanding layer may.
   umbrella["kvdecode.hpp"] = "decode"
   umbrella["compiled.hpp"] = "decode"
-  umbrella["compiled.cpp"] = "decode"
+  umbrella["compiled_float.cpp"] = "decode"
+  umbrella["compiled_double.cpp"] = "decode"
   umbrella["io.hpp"] = "io"
   umbrella["text.hpp"] = "text"
   umbrella["pipeline.hpp"] = "pipeline"
@@ -65,7 +66,7 @@ FNR == 1 {
   if (local_path !~ /^[a-z0-9_\/]+\.(hpp|cpp)$/) fault("file names are snake_case")
   in_simd = local_path ~ /^core\/simd\//
   is_config = local_path == "core/config.hpp"
-  is_compiled = local_path ~ /^compiled\.[ch]pp$/  # lists of instantiations, declared by one and defined by the other
+  is_compiled = local_path ~ /^compiled(_[a-z]+\.c|\.h)pp$/  # lists of instantiations
   may_define = is_compiled || in_simd || is_config || local_path == "core/version.hpp"
   is_source = local_path ~ /\.cpp$/
   once = needs_namespace = has_namespace = continues = 0

@@ -15,8 +15,8 @@
 namespace kvdecode::inline KVDECODE_ABI {
 
 /// A transformer whose matrices may have any format that a model's file may have.
-template <Scalar S = float>
-using FileTransformer = Transformer<S, ExactActivations, GgufFormats>;
+template <Scalar S = float, ActivationPolicy Activations = ExactActivations>
+using FileTransformer = Transformer<S, Activations, GgufFormats>;
 
 /// Config and weights fit one another. The weights lie in mapped files, which weights.owners keeps.
 struct LoadedModel {

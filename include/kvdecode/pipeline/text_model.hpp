@@ -37,9 +37,9 @@ class TextModel {
   }
 
   /// The model, computing in S: shares the weights, copies only norms and biases.
-  template <Scalar S = float>
-  FileTransformer<S> transformer() const {
-    return FileTransformer<S>(model_.config, model_.weights);
+  template <Scalar S = float, ActivationPolicy Activations = ExactActivations>
+  FileTransformer<S, Activations> transformer() const {
+    return FileTransformer<S, Activations>(model_.config, model_.weights);
   }
   const Tokenizer& tokenizer() const noexcept { return tokenizer_; }
   const ModelConfig& config() const noexcept { return model_.config; }
