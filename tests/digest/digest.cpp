@@ -13,6 +13,7 @@
 #include <kvdecode/core/sums.hpp>
 #include <kvdecode/kernels/activation.hpp>
 #include <kvdecode/kernels/attention.hpp>
+#include <kvdecode/kernels/int8_linear.hpp>
 #include <kvdecode/kernels/linear.hpp>
 #include <kvdecode/kernels/norm.hpp>
 #include <kvdecode/kernels/rotary.hpp>
@@ -268,6 +269,14 @@ void blocks(Report& report) {
         w, nullptr, {x.data(), n, d_in, d_in}, {y.data(), n, d_out, d_out}};
     kvdecode::kernels::linear_rows<F, S>(job, {0, d_out}, scratch.data());
     digest.add(y);
+    if constexpr (kvdecode::kernels::IsMultipliedAsIntegers<F>) {
+      scratch.resize(at(kvdecode::kernels::int8_linear_scratch<S>()));
+      std::vector<double> rounded(at(kvdecode::kernels::RoundedRows<S>::bytes(d_in, n) / 8));
+      kvdecode::kernels::RoundedRows<S> rows(reinterpret_cast<std::byte*>(rounded.data()), d_in);
+      for (Index t = 0; t < n; ++t) rows.round(t, x.data() + t * d_in);
+      kvdecode::kernels::int8_linear_rows<F, S>(job, {0, d_out}, rows, scratch.data());
+      digest.add(y);
+    }
   }
   report.line(F::kName, kScalarName<S>, digest);
 }
