@@ -25,6 +25,17 @@ struct TileShape {
                                             : 1;
 };
 
+/// What a tile of one column asks for while it is computed.
+struct Prefetch {
+  enum class Order {
+    kNone,
+    kMemory,  ///< byte after byte: rows so short that a tile fits in the first-level cache a few times
+    kRows,    ///< the same place in each row
+  };
+  Order order = Order::kNone;
+  Index distance = 0;  // bytes from the tile's first row to what it asks for first
+};
+
 namespace detail {
 
 /// The tile's accumulators: lanes for output (r, c) at [c * R + r].
@@ -66,25 +77,40 @@ concept IsUnpackedByBlocks = std::is_floating_point_v<S> && requires {
   typename F::Scales;
 } &&(F::kBlockBytes < F::kBlock);
 
+/// Asks for what comes `done` bytes into each row of the tile that lies ahead: n more bytes of each, one row after
+/// another, or as many in all of the tile's memory in its order.
+template <int R, Index n>
+KVDECODE_INLINE void prefetch_tile(const std::byte* rows, Index row_stride, Index done,
+                                   const Prefetch& prefetch) {
+  const std::byte* const ahead = rows + prefetch.distance;
+  if (prefetch.order == Prefetch::Order::kMemory)
+    simd::unroll<static_cast<int>((R * n + 63) / 64)>(
+        [&](auto i) KVDECODE_INLINE_LAMBDA { simd::prefetch(ahead + R * done + 64 * i); });
+  else if (prefetch.order == Prefetch::Order::kRows)
+    simd::unroll<R>([&](auto r) KVDECODE_INLINE_LAMBDA { simd::prefetch(ahead + r * row_stride + done); });
+}
+
 /// Whole blocks of R rows times one row of x, from number 0 on. @return the numbers done
 template <class F, class S, int R>
 KVDECODE_INLINE Index accumulate_blocks(const std::byte* rows, Index row_stride, const S* x, Index n,
-                                        Index prefetch_bytes, Lanes<S> (&lanes)[R]) {
+                                        const Prefetch& prefetch, Lanes<S> (&lanes)[R]) {
   // So many at a time that what layouts compute from an index is constant.
   constexpr int kBlock = static_cast<int>(F::kBlock), kGroup = kBlock < 128 ? kBlock : 128;
   const Index n_whole = n / kBlock * kBlock;
+  const std::byte* const first = rows;
   for (Index k = 0; k < n_whole; k += kBlock, rows += F::kBlockBytes) {
     typename F::Scales scales[R];
     simd::unroll<R>([&](auto r) KVDECODE_INLINE_LAMBDA { scales[r] = F::scales(rows + r * row_stride); });
     for (int g = 0; g < kBlock / kGroup; ++g) {
-      simd::unroll<kGroup / kLanes>([&](auto part) KVDECODE_INLINE_LAMBDA {
-        const int i = g * kGroup + part * kLanes;
-        const Lanes<S> v = Lanes<S>::loadu(x + k + i);
+      constexpr Index bytes = kGroup * F::kBlockBytes / kBlock;
+      prefetch_tile<R, bytes>(first, row_stride, rows - first + g * bytes, prefetch);
+      simd::unroll<kGroup / (2 * kLanes)>([&](auto part) KVDECODE_INLINE_LAMBDA {
+        const int i = g * kGroup + part * 2 * kLanes;
+        const Lanes<S> first_x = Lanes<S>::loadu(x + k + i), second_x = Lanes<S>::loadu(x + k + i + kLanes);
         simd::unroll<R>([&](auto r) KVDECODE_INLINE_LAMBDA {
-          simd::prefetch(rows + r * row_stride + i * F::kBlockBytes / kBlock + prefetch_bytes);
-        });
-        simd::unroll<R>([&](auto r) KVDECODE_INLINE_LAMBDA {
-          lanes[r] = fma(F::template widen_block<S>(rows + r * row_stride, scales[r], i), v, lanes[r]);
+          const auto pair = F::pair(rows + r * row_stride, scales[r], i);
+          lanes[r] = fma(simd::convert<S>(pair.first), first_x, lanes[r]);
+          lanes[r] = fma(simd::convert<S>(pair.second), second_x, lanes[r]);
         });
       });
     }
@@ -99,19 +125,16 @@ KVDECODE_INLINE Index accumulate_blocks(const std::byte* rows, Index row_stride,
 /// @param x      C rows of scalars, x_stride elements apart
 template <class F, class S, int R, int C>
 void dot_tile(const std::byte* rows, Index row_stride, const S* x, Index x_stride, Index n, S* out,
-              Index out_stride, [[maybe_unused]] Index prefetch_bytes = 0) noexcept {
+              Index out_stride, [[maybe_unused]] const Prefetch& prefetch = {}) noexcept {
   using L = Lanes<S>;
   L lanes[R * C];
   simd::unroll<R * C>([&](auto i) KVDECODE_INLINE_LAMBDA { lanes[i] = L::zero(); });
   Index k = 0;
   if constexpr (C == 1 && detail::IsUnpackedByBlocks<F, S>)
-    k = detail::accumulate_blocks<F, S, R>(rows, row_stride, x, n, prefetch_bytes, lanes);
+    k = detail::accumulate_blocks<F, S, R>(rows, row_stride, x, n, prefetch, lanes);
   for (; k + kLanes <= n; k += kLanes) {
     if constexpr (C == 1) {
-      if (prefetch_bytes != 0)
-        simd::unroll<R>([&](auto r) KVDECODE_INLINE_LAMBDA {
-          simd::prefetch(rows + r * row_stride + byte_near<F>(k) + prefetch_bytes);
-        });
+      detail::prefetch_tile<R, byte_near<F>(kLanes)>(rows, row_stride, byte_near<F>(k), prefetch);
     }
     detail::accumulate_tile<F, S, R, C>(rows, row_stride, x, x_stride, k, lanes);
   }

@@ -28,8 +28,10 @@ namespace detail {
 // A panel of decoded rows stays in the first-level cache while tokens pass by; a few rows at a time also keep the
 // decoding of two or three tokens from costing more than their products.
 inline constexpr Index kPanelBytes = 24 * 1024;
-// Rows whose bytes are prefetched ahead: formats narrower than float are bound by latency without it.
-inline constexpr Index kPrefetchBytes = 8192;
+// What one tile of rows reads, and what it asks for of the next one, fit in the first-level cache together.
+inline constexpr Index kTileBytes = 8192;
+// From this length on, the core's own prefetching follows each row.
+inline constexpr Index kLongRow = 4096;
 
 template <class S>
 constexpr Index panel_rows(Index d_in) {
@@ -114,11 +116,23 @@ void linear_many(const MatrixView& w, Range rows, RowsView<const S> x, RowsView<
 /// Rows of the product for one token, from the stored bytes.
 template <class F, class S>
 void linear_one(const MatrixView& w, Range rows, const S* x, S* y) noexcept {
-  constexpr int tile = Lanes<S>::width == 1 ? 1 : simd::kVectorRegisters >= 32 ? 8 : 4;
-  const Index prefetch = byte_near<F>(kLanes) < 64 ? kPrefetchBytes : 0;
+  constexpr int most = Lanes<S>::width == 1 ? 1 : simd::kVectorRegisters >= 32 ? 8 : 4;
   Index r = rows.begin;
-  for (; r + tile <= rows.end; r += tile)
-    dot_tile<F, S, tile, 1>(w.data + r * w.stride, w.stride, x, 0, w.cols, y + r, 0, prefetch);
+  const auto run = [&](auto tile, Prefetch::Order order, Index distance) {
+    for (; r + tile <= rows.end; r += tile)
+      dot_tile<F, S, tile, 1>(w.data + r * w.stride, w.stride, x, 0, w.cols, y + r, 0, {order, distance});
+  };
+  // Memory is read fastest in its own order, and several short rows side by side are out of it: so each tile asks for
+  // the next one byte by byte. Of long rows a tile ahead would not fit in the cache; there, rows are asked for in step,
+  // unless they are so wide that reading them is all there is to do.
+  constexpr std::integral_constant<int, most> whole{};
+  constexpr std::integral_constant<int, (most + 1) / 2> half{};
+  if (w.stride >= kLongRow)
+    run(whole, byte_near<F>(kLanes) < 64 ? Prefetch::Order::kRows : Prefetch::Order::kNone, most * w.stride);
+  else if (most * w.stride <= kTileBytes)
+    run(whole, Prefetch::Order::kMemory, most * w.stride + 2048);
+  else
+    run(half, Prefetch::Order::kMemory, half * w.stride + 2048);
   for (; r < rows.end; ++r) dot_tile<F, S, 1, 1>(w.data + r * w.stride, w.stride, x, 0, w.cols, y + r, 0);
 }
 

@@ -24,6 +24,9 @@ struct Integers {
   simd::Bytes scales{};    // s, signed
   simd::Bytes minimums{};  // m
 };
+struct LanesPair {
+  Lanes<float> first, second;
+};
 }  // namespace detail
 
 /// The layout of a block.
@@ -31,7 +34,7 @@ struct Integers {
 /// | expression | meaning |
 /// |---|---|
 /// | B::kId | the format's tag |
-/// | B::kSize, B::kBytes | numbers in a block, a power of two of at least 16; its bytes |
+/// | B::kSize, B::kBytes | numbers in a block, a power of two of at least 32; its bytes |
 /// | B::value(block, i) | number i of the block: the definition |
 /// | B::Scales, B::scales(block) | what the numbers of a block share, ready for use |
 /// | B::values(block, scales, i) | numbers i … i+15, the same bits as value(); i is a multiple of 16 |
@@ -39,6 +42,7 @@ struct Integers {
 /// | B::kSpan | how many numbers share an integer scale, 16 or 32; 0: there is none |
 /// | B::kHasMinimum | whether there is one |
 /// | B::integers(block) | the scales of codes |
+/// | B::pair(block, scales, i) | optional: numbers i … i+31 as two times 16, where that saves something; i is a multiple of 32 |
 /// | B::encode(values, block) | optional: stores kSize doubles |
 ///
 /// A stored number is a float, rounded as `value` says: each product by itself, never fused with a sum.
@@ -47,7 +51,7 @@ struct Integers {
 template <class B>
 concept BlockLayout = requires(const std::byte* block, int i, const typename B::Scales& scales) {
   { B::kId } -> std::convertible_to<FormatId>;
-  requires B::kSize >= kLanes && (B::kSize & (B::kSize - 1)) == 0 && B::kBytes > 0;
+  requires B::kSize >= 2 * kLanes && (B::kSize & (B::kSize - 1)) == 0 && B::kBytes > 0;
   { B::value(block, i) } -> std::same_as<float>;
   { B::scales(block) } -> std::same_as<typename B::Scales>;
   { B::values(block, scales, i) } -> std::same_as<Lanes<float>>;
@@ -90,6 +94,13 @@ struct BlockFormat {
   static KVDECODE_INLINE Lanes<S> widen_block(const std::byte* block, const Scales& scales, int i) {
     return simd::convert<S>(B::values(block, scales, i));
   }
+  /// Numbers i … i+31.
+  static KVDECODE_INLINE detail::LanesPair pair(const std::byte* block, const Scales& scales, int i) {
+    if constexpr (requires { B::pair(block, scales, i); })
+      return B::pair(block, scales, i);
+    else
+      return {B::values(block, scales, i), B::values(block, scales, i + kLanes)};
+  }
   /// A last block in part is filled up with zeros.
   template <class S>
   static void encode(const S* values, Index n, std::byte* row) requires
@@ -124,6 +135,46 @@ struct ScaleAndMinimum {
   float scale;
   float minimum;
 };
+/// The levels that four bits stand for.
+struct Levels {
+  std::int8_t level[kLanes];
+
+  KVDECODE_INLINE Lanes<float> lanes() const {
+    return simd::to_lanes(simd::load_bytes(reinterpret_cast<const std::byte*>(level)));
+  }
+};
+inline constexpr Levels kZeroToFifteen{{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}};
+
+/// The numbers that four bits stand for in a block: scale * level, and where there is one + minimum. All sixteen, where
+/// a machine looks numbers up; else what makes them.
+template <bool has_minimum, bool picks = simd::kPicksFast>
+struct FourBitNumbers {
+  KVDECODE_INLINE FourBitNumbers() = default;
+  KVDECODE_INLINE FourBitNumbers(const Levels& levels, float scale, float minimum = 0.0f) {
+    if constexpr (picks)
+      shared = of(levels.lanes(), Lanes<float>::set1(scale), Lanes<float>::set1(minimum));
+    else
+      shared = {scale, minimum};
+  }
+  /// Of sixteen codes, and the bytes whose bits from `shift` on they are.
+  KVDECODE_INLINE Lanes<float> operator()(simd::Bytes codes, simd::Bytes packed, int shift) const {
+    if constexpr (picks)
+      return simd::pick(shared, packed, shift);
+    else
+      return of(simd::to_lanes(codes), Lanes<float>::set1(shared.scale), Lanes<float>::set1(shared.minimum));
+  }
+
+ private:
+  static KVDECODE_INLINE Lanes<float> of(const Lanes<float>& level, const Lanes<float>& scale,
+                                         const Lanes<float>& minimum) {
+    if constexpr (has_minimum)
+      return add(mul(scale, level), minimum);
+    else
+      return mul(scale, level);
+  }
+  std::conditional_t<picks, Lanes<float>, ScaleAndMinimum> shared;
+};
+
 /// One for each sixteen numbers.
 struct SubScales {
   SubScales() = default;

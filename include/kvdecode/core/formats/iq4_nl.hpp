@@ -9,8 +9,8 @@ namespace kvdecode::inline KVDECODE_ABI {
 namespace detail {
 
 /// The levels of IQ4_NL and IQ4_XS.
-inline constexpr std::int8_t kIq4Levels[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
-                                               1,    13,   25,  38,  53,  69,  89,  113};
+inline constexpr Levels kIq4Levels{
+    {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113}};
 
 // d [f16], q [16 bytes: low nibbles are numbers 0 … 15, high ones 16 … 31]:  w = d level(q)
 struct IQ4_NLBlock {
@@ -22,16 +22,16 @@ struct IQ4_NLBlock {
 
   static float value(const std::byte* block, int i) {
     const int q = byte_at(block, kCodes + i % 16) >> (i / 16 * 4) & 15;
-    return mul(scale_at(block), static_cast<float>(kIq4Levels[q]));
+    return mul(scale_at(block), static_cast<float>(kIq4Levels.level[q]));
   }
-  using Scales = OneScale;
-  static KVDECODE_INLINE Scales scales(const std::byte* block) { return {simd::load_f16(block)}; }
+  using Scales = FourBitNumbers<false>;
+  static KVDECODE_INLINE Scales scales(const std::byte* block) { return {kIq4Levels, simd::load_f16(block)}; }
   static KVDECODE_INLINE simd::Bytes codes(const std::byte* block, int i) {
-    return simd::lookup(kIq4Levels, simd::bit_field(simd::load_bytes(block + kCodes), i / 16 * 4, 15));
+    return simd::lookup(kIq4Levels.level, simd::bit_field(simd::load_bytes(block + kCodes), i / 16 * 4, 15));
   }
   static KVDECODE_INLINE Integers integers(const std::byte* block) { return {simd::load_f16(block)}; }
   static KVDECODE_INLINE Lanes<float> values(const std::byte* block, const Scales& scales, int i) {
-    return mul(Lanes<float>::set1(scales.scale), simd::to_lanes(codes(block, i)));
+    return scales(codes(block, i), simd::load_bytes(block + kCodes), i / 16 * 4);
   }
 };
 

@@ -27,7 +27,7 @@ struct IQ4_XSBlock {
   static float value(const std::byte* block, int i) {
     const int q = byte_at(block, kCodes + i / 32 * 16 + i % 16) >> (i / 16 % 2 * 4) & 15;
     return mul(mul(scale_at(block), static_cast<float>(scale(block, i / 32))),
-               static_cast<float>(kIq4Levels[q]));
+               static_cast<float>(kIq4Levels.level[q]));
   }
   struct Scales {
     float scale[8];  // of 32 numbers each
@@ -40,7 +40,7 @@ struct IQ4_XSBlock {
   }
   static KVDECODE_INLINE simd::Bytes codes(const std::byte* block, int i) {
     const simd::Bytes q = simd::bit_field(simd::load_bytes(block + kCodes + i / 32 * 16), i / 16 % 2 * 4, 15);
-    return simd::lookup(kIq4Levels, q);
+    return simd::lookup(kIq4Levels.level, q);
   }
   static KVDECODE_INLINE Integers integers(const std::byte* block) {
     simd::Bytes scales{};
@@ -48,7 +48,17 @@ struct IQ4_XSBlock {
     return {simd::load_f16(block), 0.0f, scales};
   }
   static KVDECODE_INLINE Lanes<float> values(const std::byte* block, const Scales& scales, int i) {
-    return mul(Lanes<float>::set1(scales.scale[i / 32]), simd::to_lanes(codes(block, i)));
+    return some(FourBitNumbers<false>(kIq4Levels, scales.scale[i / 32]), block, i);
+  }
+  static KVDECODE_INLINE LanesPair pair(const std::byte* block, const Scales& scales, int i) {
+    const FourBitNumbers<false> shared(kIq4Levels, scales.scale[i / 32]);
+    return {some(shared, block, i), some(shared, block, i + kLanes)};
+  }
+
+ private:
+  static KVDECODE_INLINE Lanes<float> some(const FourBitNumbers<false>& numbers, const std::byte* block,
+                                           int i) {
+    return numbers(codes(block, i), simd::load_bytes(block + kCodes + i / 32 * 16), i / 16 % 2 * 4);
   }
 };
 

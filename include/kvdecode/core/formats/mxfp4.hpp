@@ -11,7 +11,7 @@ namespace kvdecode::inline KVDECODE_ABI {
 namespace detail {
 
 /// The floats of four bits, doubled. Minus zero is zero.
-inline constexpr std::int8_t kFp4Doubled[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
+inline constexpr Levels kFp4Doubled{{0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12}};
 
 // e [byte], q [16 bytes: low nibbles are numbers 0 … 15, high ones 16 … 31]:  w = 2^(e - 127) fp4(q)
 struct MXFP4Block {
@@ -28,16 +28,16 @@ struct MXFP4Block {
   }
   static float value(const std::byte* block, int i) {
     const int q = byte_at(block, kCodes + i % 16) >> (i / 16 * 4) & 15;
-    return mul(scale(block), static_cast<float>(kFp4Doubled[q]));
+    return mul(scale(block), static_cast<float>(kFp4Doubled.level[q]));
   }
-  using Scales = OneScale;
-  static KVDECODE_INLINE Scales scales(const std::byte* block) { return {scale(block)}; }
+  using Scales = FourBitNumbers<false>;
+  static KVDECODE_INLINE Scales scales(const std::byte* block) { return {kFp4Doubled, scale(block)}; }
   static KVDECODE_INLINE simd::Bytes codes(const std::byte* block, int i) {
-    return simd::lookup(kFp4Doubled, simd::bit_field(simd::load_bytes(block + kCodes), i / 16 * 4, 15));
+    return simd::lookup(kFp4Doubled.level, simd::bit_field(simd::load_bytes(block + kCodes), i / 16 * 4, 15));
   }
   static KVDECODE_INLINE Integers integers(const std::byte* block) { return {scale(block)}; }
   static KVDECODE_INLINE Lanes<float> values(const std::byte* block, const Scales& scales, int i) {
-    return mul(Lanes<float>::set1(scales.scale), simd::to_lanes(codes(block, i)));
+    return scales(codes(block, i), simd::load_bytes(block + kCodes), i / 16 * 4);
   }
 };
 

@@ -21,14 +21,15 @@ struct Q4_0Block {
     const int q = byte_at(block, kCodes + i % 16) >> (i / 16 * 4) & 15;
     return mul(scale_at(block), static_cast<float>(q - 8));
   }
-  using Scales = OneScale;
-  static KVDECODE_INLINE Scales scales(const std::byte* block) { return {simd::load_f16(block)}; }
+  static constexpr Levels kLevels{{-8, -7, -6, -5, -4, -3, -2, -1, 0, 1, 2, 3, 4, 5, 6, 7}};
+  using Scales = FourBitNumbers<false>;
+  static KVDECODE_INLINE Scales scales(const std::byte* block) { return {kLevels, simd::load_f16(block)}; }
   static KVDECODE_INLINE simd::Bytes codes(const std::byte* block, int i) {
     return simd::bit_field(simd::load_bytes(block + kCodes), i / 16 * 4, 15) - 8;
   }
   static KVDECODE_INLINE Integers integers(const std::byte* block) { return {simd::load_f16(block)}; }
   static KVDECODE_INLINE Lanes<float> values(const std::byte* block, const Scales& scales, int i) {
-    return mul(Lanes<float>::set1(scales.scale), simd::to_lanes(codes(block, i)));
+    return scales(codes(block, i), simd::load_bytes(block + kCodes), i / 16 * 4);
   }
   /// The number of largest magnitude becomes -8, so that all eight negative steps are of use.
   static void encode(const double* values, std::byte* block) {

@@ -19,9 +19,9 @@ struct Q4_1Block {
     const int q = byte_at(block, kCodes + i % 16) >> (i / 16 * 4) & 15;
     return mul(scale_at(block), static_cast<float>(q)) + scale_at(block + kMinimum);
   }
-  using Scales = ScaleAndMinimum;
+  using Scales = FourBitNumbers<true>;
   static KVDECODE_INLINE Scales scales(const std::byte* block) {
-    return {simd::load_f16(block), simd::load_f16(block + kMinimum)};
+    return {kZeroToFifteen, simd::load_f16(block), simd::load_f16(block + kMinimum)};
   }
   static KVDECODE_INLINE simd::Bytes codes(const std::byte* block, int i) {
     return simd::bit_field(simd::load_bytes(block + kCodes), i / 16 * 4, 15);
@@ -30,8 +30,7 @@ struct Q4_1Block {
     return {simd::load_f16(block), simd::load_f16(block + kMinimum)};
   }
   static KVDECODE_INLINE Lanes<float> values(const std::byte* block, const Scales& scales, int i) {
-    return add(mul(Lanes<float>::set1(scales.scale), simd::to_lanes(codes(block, i))),
-               Lanes<float>::set1(scales.minimum));
+    return scales(codes(block, i), simd::load_bytes(block + kCodes), i / 16 * 4);
   }
 };
 

@@ -26,10 +26,11 @@ struct Q4_KBlock {
     return mul(scale, static_cast<float>(q)) - minimum;
   }
   using Scales = SubScalesAndMinimums;
+  /// With minimums to be added.
   static KVDECODE_INLINE Scales scales(const std::byte* block) {
     const Lanes<float> both = simd::to_lanes(six_bit_scales(block + kScales));
     return {mul(Lanes<float>::set1(simd::load_f16(block)), both),
-            mul(Lanes<float>::set1(simd::load_f16(block + kMinimum)), both)};
+            mul(Lanes<float>::set1(-simd::load_f16(block + kMinimum)), both)};
   }
   static KVDECODE_INLINE simd::Bytes codes(const std::byte* block, int i) {
     return simd::bit_field(simd::load_bytes(block + kCodes + i / 64 * 32 + i % 32), i / 32 % 2 * 4, 15);
@@ -39,8 +40,20 @@ struct Q4_KBlock {
     return {simd::load_f16(block), -simd::load_f16(block + kMinimum), both, simd::upper_half(both)};
   }
   static KVDECODE_INLINE Lanes<float> values(const std::byte* block, const Scales& scales, int i) {
-    return sub(mul(Lanes<float>::set1(scales.scale[i / 32]), simd::to_lanes(codes(block, i))),
-               Lanes<float>::set1(scales.minimum[8 + i / 32]));
+    return some(numbers(scales, i), block, i);
+  }
+  static KVDECODE_INLINE LanesPair pair(const std::byte* block, const Scales& scales, int i) {
+    const FourBitNumbers<true> shared = numbers(scales, i);
+    return {some(shared, block, i), some(shared, block, i + kLanes)};
+  }
+
+ private:
+  static KVDECODE_INLINE FourBitNumbers<true> numbers(const Scales& scales, int i) {
+    return {kZeroToFifteen, scales.scale[i / 32], scales.minimum[8 + i / 32]};
+  }
+  static KVDECODE_INLINE Lanes<float> some(const FourBitNumbers<true>& numbers, const std::byte* block,
+                                           int i) {
+    return numbers(codes(block, i), simd::load_bytes(block + kCodes + i / 64 * 32 + i % 32), i / 32 % 2 * 4);
   }
 };
 

@@ -101,6 +101,31 @@ KVDECODE_INLINE Lanes<float> to_lanes(Bytes v) {
 #endif
 }
 
+/// Whether pick() is one instruction.
+#if defined(EIGEN_VECTORIZE_AVX512)
+inline constexpr bool kPicksFast = true;
+#else
+inline constexpr bool kPicksFast = false;
+#endif
+
+/// table[b >> shift & 15] for each byte b. @pre shift is 0 or 4
+KVDECODE_INLINE Lanes<float> pick(const Lanes<float>& table, Bytes bytes, int shift) {
+#if defined(EIGEN_VECTORIZE_AVX512)
+  // The instruction looks at four bits of an index.
+  __m512i indices = _mm512_maskz_cvtepu8_epi32(0xffff, reinterpret_cast<__m128i>(bytes));
+  if (shift != 0) indices = _mm512_maskz_srli_epi32(0xffff, indices, 4);
+  Lanes<float> lanes;
+  lanes.r[0] = _mm512_maskz_permutexvar_ps(0xffff, indices, table.r[0]);
+  return lanes;
+#else
+  float from[kLanes], to[kLanes];
+  table.storeu(from);
+  const Bytes indices = bit_field(bytes, shift, 15);
+  for (int i = 0; i < kLanes; ++i) to[i] = from[indices[i]];
+  return Lanes<float>::loadu(to);
+#endif
+}
+
 /// The binary16 at p, at any alignment.
 KVDECODE_INLINE float load_f16(const std::byte* p) {
   std::uint16_t half;
