@@ -20,6 +20,7 @@
 #include <algorithm>
 #include <limits>
 #include <span>
+#include <type_traits>
 
 namespace kvdecode::inline KVDECODE_ABI::kernels {
 
@@ -74,6 +75,19 @@ constexpr Index attention_scratch(Index group_size, Index v_dim) {
 
 namespace detail {
 
+/// Calls heads(count, first) for all of n query heads, `most` at a time, then what is left together.
+template <int most, class Heads>
+KVDECODE_INLINE void for_each_group(Index n, Heads&& heads) {
+  Index g = 0;
+  for (; g + most <= n; g += most) heads(std::integral_constant<int, most>{}, g);
+  if constexpr (most > 3)
+    if (n - g == 3) return heads(std::integral_constant<int, 3>{}, g);
+  if constexpr (most > 2)
+    if (n - g == 2) return heads(std::integral_constant<int, 2>{}, g);
+  if constexpr (most > 1)
+    if (n - g == 1) heads(std::integral_constant<int, 1>{}, g);
+}
+
 /// scores[g, j] = scale * (query g . key j) for the rows of one piece.
 /// @param queries  [group_size, k_dim], one after another  @param scores  [group_size, 256], at the piece's
 /// first slot
@@ -96,15 +110,13 @@ void score_piece(const AttentionPiece& piece, const S* queries, Index group_size
         dot_tile<KFormat, S, 1, 1>(piece.keys + j * piece.key_stride, 0, q + c * k_dim, 0, k_dim,
                                    out + c * kTilePositions + j, 0);
   };
-  Index g = 0;
-  if constexpr (!narrow) {
-    constexpr int wide = simd::kVectorRegisters >= 32 ? 4 : 2;
-    for (; g + wide <= group_size; g += wide) heads(std::integral_constant<int, wide>{}, g);
-  }
-  for (; g < group_size; ++g) heads(std::integral_constant<int, 1>{}, g);
-  for (g = 0; g < group_size; ++g) {
+  for_each_group<narrow ? 1 : simd::kVectorRegisters >= 32 ? 4 : 2>(group_size, heads);
+  for (Index g = 0; g < group_size; ++g) {
     S* row = scores + g * kTilePositions;
-    for (Index j = 0; j < piece.length; ++j) row[j] = mul(scale, row[j]);
+    using R = typename Lanes<S>::R;
+    for_each_register<S>(
+        piece.length, [&](Index j) { R::storeu(row + j, R::mul(R::set1(scale), R::loadu(row + j))); },
+        [&](Index j) { row[j] = mul(scale, row[j]); });
     if (S(0.0f) < cap) soft_cap(cap, piece.length, row);
   }
 }
@@ -154,12 +166,24 @@ void value_piece(const AttentionPiece& piece, const S* probs, Index group_size, 
                       VFormat::template decode<S>(piece.values + j * piece.value_stride, tail), o);
       }
   };
-  Index g = 0;
-  if constexpr (L::width > 1) {
-    constexpr int wide = L::regs <= 2 ? 4 : 2;
-    for (; g + wide <= group_size; g += wide) heads(std::integral_constant<int, wide>{}, g);
+  for_each_group<L::width == 1 ? 1 : L::regs <= 2 ? 4 : 2>(group_size, heads);
+}
+
+/// The largest score of the visible slots of one row of a tile. @param lanes  scratch
+template <class S>
+S maximum_of(std::span<const AttentionPiece> pieces, const S* row, S* lanes) noexcept {
+  S maximum = row[pieces.front().position % kTilePositions];
+  Lanes<S> many = Lanes<S>::set1(maximum);
+  for (const AttentionPiece& piece : pieces) {
+    const S* s = row + piece.position % kTilePositions;
+    Index j = 0;
+    if constexpr (Lanes<S>::width > 1)
+      for (; j + kLanes <= piece.length; j += kLanes) many = max(many, Lanes<S>::loadu(s + j));
+    for (; j < piece.length; ++j) maximum = maximum < s[j] ? s[j] : maximum;
   }
-  for (; g < group_size; ++g) heads(std::integral_constant<int, 1>{}, g);
+  many.storeu(lanes);
+  const S of_many = tree_reduce(lanes, [](const S& a, const S& b) { return a < b ? b : a; });
+  return maximum < of_many ? of_many : maximum;
 }
 
 /// In place: scores to exp(score - maximum) over the visible slots of one row of a tile.
@@ -171,12 +195,8 @@ struct TileSum {
 template <class S>
 TileSum<S> softmax_tile(std::span<const AttentionPiece> pieces, S* row) noexcept {
   constexpr Index mask = kTilePositions - 1;
-  S maximum = row[pieces.front().position & mask];
-  for (const AttentionPiece& piece : pieces) {
-    const S* s = row + (piece.position & mask);
-    for (Index j = 0; j < piece.length; ++j) maximum = maximum < s[j] ? s[j] : maximum;
-  }
   S lanes[kLanes];
+  const S maximum = maximum_of(pieces, row, lanes);
   for (S& lane : lanes) lane = S(0.0f);
   const Lanes<S> shift = Lanes<S>::set1(maximum);
   Lanes<S> whole = Lanes<S>::zero();  // lanes of slots that come sixteen at a time

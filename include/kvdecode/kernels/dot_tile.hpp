@@ -149,12 +149,7 @@ void dot_tile(const std::byte* rows, Index row_stride, const S* x, Index x_strid
     });
   }
   S sums[R * C];
-  constexpr int fours = R * C / 4;
-  simd::unroll<fours>([&](auto i) KVDECODE_INLINE_LAMBDA {
-    tree_sum4(lanes[4 * i], lanes[4 * i + 1], lanes[4 * i + 2], lanes[4 * i + 3], sums + 4 * i);
-  });
-  simd::unroll<R * C - 4 * fours>(
-      [&](auto i) KVDECODE_INLINE_LAMBDA { sums[4 * fours + i] = tree_sum(lanes[4 * fours + i]); });
+  tree_sums(lanes, sums);
   for (int c = 0; c < C; ++c)
     for (int r = 0; r < R; ++r) out[c * out_stride + r] = sums[c * R + r];
 }

@@ -187,4 +187,26 @@ KVDECODE_INLINE void tree_sum4(const Lanes<S>& a, const Lanes<S>& b, const Lanes
   }
 }
 
+/// N canonical sums: out[i] = tree_sum(v[i]).
+template <class S, int N>
+KVDECODE_INLINE void tree_sums(const Lanes<S> (&v)[N], S* out) {
+  constexpr int sixteens = Lanes<S>::width == kLanes && N >= kLanes ? N / kLanes : 0;
+#if defined(EIGEN_VECTORIZE_AVX512)
+  if constexpr (sixteens > 0)
+    simd::unroll<sixteens>([&](auto i) KVDECODE_INLINE_LAMBDA {
+      typename Lanes<S>::R::type some[kLanes];
+      simd::unroll<kLanes>([&](auto j) KVDECODE_INLINE_LAMBDA { some[j] = v[i * kLanes + j].r[0]; });
+      Lanes<S>::R::storeu(out + i * kLanes, simd::tree_sums(some));
+    });
+#endif
+  constexpr int first = sixteens * kLanes, fours = (N - first) / 4;
+  simd::unroll<fours>([&](auto i) KVDECODE_INLINE_LAMBDA {
+    constexpr int j = first + 4 * i;
+    tree_sum4(v[j], v[j + 1], v[j + 2], v[j + 3], out + j);
+  });
+  simd::unroll<N - first - 4 * fours>([&](auto i) KVDECODE_INLINE_LAMBDA {
+    out[first + 4 * fours + i] = tree_sum(v[first + 4 * fours + i]);
+  });
+}
+
 }  // namespace kvdecode

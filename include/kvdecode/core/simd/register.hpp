@@ -173,6 +173,34 @@ KVDECODE_INLINE __m256d fold_to_quad(__m512d v) {
 }
 #endif
 
+#if defined(EIGEN_VECTORIZE_AVX512)
+/// Sixteen registers' sums of lanes, by the tree (i, i+8), (i, i+4), (i, i+2), (i, i+1), as one register: each step halves
+/// two registers into one.
+KVDECODE_INLINE __m512 tree_sums(const __m512 (&v)[16]) {
+  __m512 quads[4];  // quads[e]: four partial sums of v[e], v[e + 4], v[e + 8] and v[e + 12]
+  unroll<4>([&](auto e) KVDECODE_INLINE_LAMBDA {
+    const auto halves = [&](int a, int b) KVDECODE_INLINE_LAMBDA {
+      return _mm512_maskz_add_ps(
+          0xffff, __builtin_shufflevector(v[a], v[b], 0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23),
+          __builtin_shufflevector(v[a], v[b], 8, 9, 10, 11, 12, 13, 14, 15, 24, 25, 26, 27, 28, 29, 30, 31));
+    };
+    const __m512 x = halves(e, e + 4), y = halves(e + 8, e + 12);
+    quads[e] = _mm512_maskz_add_ps(
+        0xffff, __builtin_shufflevector(x, y, 0, 1, 2, 3, 8, 9, 10, 11, 16, 17, 18, 19, 24, 25, 26, 27),
+        __builtin_shufflevector(x, y, 4, 5, 6, 7, 12, 13, 14, 15, 20, 21, 22, 23, 28, 29, 30, 31));
+  });
+  const auto pairs = [&](const __m512& a, const __m512& b) KVDECODE_INLINE_LAMBDA {
+    return _mm512_maskz_add_ps(
+        0xffff, __builtin_shufflevector(a, b, 0, 1, 16, 17, 4, 5, 20, 21, 8, 9, 24, 25, 12, 13, 28, 29),
+        __builtin_shufflevector(a, b, 2, 3, 18, 19, 6, 7, 22, 23, 10, 11, 26, 27, 14, 15, 30, 31));
+  };
+  const __m512 a = pairs(quads[0], quads[1]), b = pairs(quads[2], quads[3]);
+  return _mm512_maskz_add_ps(
+      0xffff, __builtin_shufflevector(a, b, 0, 2, 16, 18, 4, 6, 20, 22, 8, 10, 24, 26, 12, 14, 28, 30),
+      __builtin_shufflevector(a, b, 1, 3, 17, 19, 5, 7, 21, 23, 9, 11, 25, 27, 13, 15, 29, 31));
+}
+#endif
+
 /// How many vector registers the machine has.
 #if defined(__AVX512F__) || defined(__aarch64__)
 inline constexpr int kVectorRegisters = 32;
