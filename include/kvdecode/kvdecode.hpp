@@ -20,6 +20,7 @@
 #include <kvdecode/decode/concepts.hpp>
 #include <kvdecode/decode/decoder.hpp>
 #include <kvdecode/decode/generate.hpp>
+#include <kvdecode/decode/perplexity.hpp>
 #include <kvdecode/decode/samplers.hpp>
 #include <kvdecode/decode/stop_strings.hpp>
 #include <kvdecode/decode/strategies.hpp>
