@@ -5,6 +5,7 @@
 //
 // --measure runs N tokens (64) and compares the memory that took with the sizes of file and cache.
 // Exit status 1 if the model cannot be run; what its files hold is printed all the same.
+#include "peak_memory.hpp"
 #include "program.hpp"
 
 #include <kvdecode/pipeline.hpp>
@@ -13,7 +14,6 @@
 #include <cstdint>
 #include <cstdio>
 #include <filesystem>
-#include <fstream>
 #include <map>
 #include <optional>
 #include <string>
@@ -221,21 +221,13 @@ void print_memory(const kvdecode::LoadedModel& model, const Arguments& arguments
   print_cache<kvdecode::BF16>("bf16", shape, max_seq_len);
 }
 
-/// The most memory this process has had so far, mapped files included; nothing where the system does not tell.
-std::optional<std::uint64_t> peak_memory() {
-  std::ifstream status("/proc/self/status");
-  for (std::string word; status >> word;)
-    if (std::uint64_t kib = 0; word == "VmHWM:" && status >> kib) return kib * 1024;
-  return std::nullopt;
-}
-
 /// Decodes n tokens and says what that took. Comes before anything else that takes memory.
 struct Measured {
   std::uint64_t before = 0, after = 0;
   std::uint64_t cache = 0, scratch = 0;
 };
 std::optional<Measured> measure(const std::string& path, Index n_tokens) {
-  const std::optional<std::uint64_t> before = peak_memory();
+  const std::optional<std::uint64_t> before = program::peak_memory();
   if (!before)
     throw kvdecode::Error(kvdecode::ErrorCode::kUnsupported,
                           "this system does not tell a program's peak memory");
@@ -245,7 +237,7 @@ std::optional<Measured> measure(const std::string& path, Index n_tokens) {
   for (Index i = 0; i < n_tokens; ++i)
     decoder.step(static_cast<kvdecode::TokenId>(i * 7919 % model.config.vocab_size));
   const kvdecode::DecoderStatistics statistics = decoder.statistics();
-  return Measured{*before, *peak_memory(), static_cast<std::uint64_t>(statistics.cache_bytes),
+  return Measured{*before, *program::peak_memory(), static_cast<std::uint64_t>(statistics.cache_bytes),
                   static_cast<std::uint64_t>(statistics.scratch_bytes)};
 }
 
