@@ -2,6 +2,8 @@
 // The product that decoding and prefill spend their time in, beside what the machine can do: for one token,
 // bytes of weights a second against plain reading; for many, multiply-adds a second against the peak of the
 // core; both against Eigen's own products, whose bits are others.
+#include "machine.hpp"
+
 #include <kvdecode/kvdecode.hpp>
 
 #include <benchmark/benchmark.h>
@@ -15,7 +17,6 @@ namespace {
 
 using kvdecode::FormatId;
 using kvdecode::Index;
-using kvdecode::Lanes;
 
 /// A matrix of random numbers in some format.
 struct Weights {
@@ -30,40 +31,17 @@ struct Weights {
   kvdecode::MatrixView matrix;
 };
 
-/// Sums memory in registers: what reading alone costs.
-float read_all(const std::byte* data, Index n_bytes) {
-  Lanes<float> sums[4] = {Lanes<float>::zero(), Lanes<float>::zero(), Lanes<float>::zero(),
-                          Lanes<float>::zero()};
-  const auto* values = reinterpret_cast<const float*>(data);
-  for (Index i = 0; i + 64 <= n_bytes / 4; i += 64)
-    kvdecode::simd::unroll<4>(
-        [&](auto j) { sums[j] = add(sums[j], Lanes<float>::loadu(values + i + 16 * j)); });
-  return tree_sum(add(add(sums[0], sums[1]), add(sums[2], sums[3])));
-}
-
 void machine_read(benchmark::State& state) {
   const Weights weights(FormatId::kF32, state.range(0), 1024);
-  for (auto _ : state) benchmark::DoNotOptimize(read_all(weights.matrix.data, weights.bytes()));
+  for (auto _ : state) benchmark::DoNotOptimize(bench::read_all(weights.matrix.data, weights.bytes()));
   state.SetBytesProcessed(state.iterations() * weights.bytes());
 }
 
-/// Independent fused multiply-adds in registers: the peak of the core.
 void machine_fma(benchmark::State& state) {
-  constexpr int kChains = 12;
-  using R = Lanes<float>::R;
-  R::type chains[kChains];
-  for (auto& chain : chains) chain = R::set1(1.0f);
-  R::type a = R::set1(0.999f), b = R::set1(0.001f);
-  for (auto _ : state) {
-    for (int i = 0; i < 1000; ++i)
-      kvdecode::simd::unroll<kChains>([&](auto j) {
-        chains[j] = R::fma(chains[j], a, b);
-        R::pin(chains[j]);
-      });
-    benchmark::DoNotOptimize(chains);
-  }
-  state.counters["flops"] =
-      benchmark::Counter(2.0 * R::width * kChains * 1000, benchmark::Counter::kIsIterationInvariantRate);
+  constexpr Index kRounds = 1000;
+  for (auto _ : state) benchmark::DoNotOptimize(bench::fma_rounds(kRounds));
+  state.counters["flops"] = benchmark::Counter(bench::kFmaRoundFlops * static_cast<double>(kRounds),
+                                               benchmark::Counter::kIsIterationInvariantRate);
 }
 
 /// y = W x for n rows of x, [rows, cols] weights.
