@@ -141,6 +141,12 @@ if(TARGET kvdecode_bench)
   add_test(NAME bench.smoke COMMAND "${tools_dir}/bench_smoke.sh" $<TARGET_FILE:kvdecode_bench>)
   set_tests_properties(bench.smoke PROPERTIES LABELS bench)
 endif()
+if(TARGET bench_model AND EXISTS "${PROJECT_SOURCE_DIR}/${shipped_model}/config.json")
+  add_test(NAME bench.model
+           COMMAND "${tools_dir}/check_bench_model.sh" $<TARGET_FILE:bench_model>
+                   "${PROJECT_SOURCE_DIR}/${shipped_model}" "${CMAKE_COMMAND}")
+  set_tests_properties(bench.model PROPERTIES LABELS bench)
+endif()
 
 # ---- Consumers: installed, add_subdirectory, FetchContent; the core alone, and with components -------------
 
