@@ -16,6 +16,8 @@
 #include <chrono>
 #include <cstddef>
 #include <limits>
+#include <numeric>
+#include <vector>
 
 namespace bench {
 
@@ -70,56 +72,61 @@ inline Index read_probe_bytes() {
   return std::min(bytes, Index{1} << 30);
 }
 
-/// Calls task(i) on each thread i at once, for as long as `budget` seconds and at least once; returns the seconds of
-/// the shortest pass.
-template <class Task>
-double shortest_pass(kvdecode::ThreadTeam& team, double budget, Task&& task) {
-  const auto body = [&](Index thread) noexcept {
-    float result = task(thread);
-    asm volatile("" : : "m"(result) : "memory");
-  };
-  double shortest = std::numeric_limits<double>::infinity();
-  for (double spent = 0.0; shortest == std::numeric_limits<double>::infinity() || spent < budget;) {
+/// Calls body() again and again for as long as `budget` seconds, at least once; returns the seconds of the shortest call.
+template <class Body>
+double shortest_call(double budget, Body&& body) {
+  double shortest = std::numeric_limits<double>::infinity(), spent = 0.0;
+  do {
     const auto start = std::chrono::steady_clock::now();
-    team.parallel_for(team.concurrency(), body);
+    body();
     const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
     shortest = std::min(shortest, elapsed.count());
     spent += elapsed.count();
-  }
+  } while (spent < budget);
   return shortest;
+}
+
+/// Takes a result that nobody needs, so that it is computed.
+inline void keep(float result) noexcept { asm volatile("" : : "m"(result) : "memory"); }
+
+/// Bytes a second that the threads of a team read together, each a contiguous part of memory beyond the caches.
+inline double read_bytes_per_second(kvdecode::ThreadTeam& team) {
+  const kvdecode::Block<std::byte> memory(read_probe_bytes());
+  const Index n_threads = team.concurrency();
+  const auto part = [&](Index thread) {
+    return kvdecode::split_range(memory.size(), n_threads, thread, 4096);
+  };
+  // Who reads a part has written it first: its pages are near.
+  const auto write = [&](Index thread) noexcept {
+    std::fill(memory.data() + part(thread).begin, memory.data() + part(thread).end, std::byte{0});
+  };
+  const auto read = [&](Index thread) noexcept {
+    keep(read_all(memory.data() + part(thread).begin, part(thread).end - part(thread).begin));
+  };
+  team.parallel_for(n_threads, write);
+  return static_cast<double>(memory.size()) / shortest_call(0.5, [&] { team.parallel_for(n_threads, read); });
+}
+
+/// Float operations a second of the threads of a team, all computing: two a multiply-add.
+inline double flops_per_second(kvdecode::ThreadTeam& team) {
+  // As many rounds as take some milliseconds, whatever the registers are.
+  Index n_rounds = 1024;
+  const auto multiply = [&] { keep(fma_rounds(n_rounds)); };
+  while (shortest_call(0.01, multiply) < 2e-3) n_rounds *= 2;
+  std::vector<double> rates(static_cast<std::size_t>(team.concurrency()));
+  const auto compute = [&](Index thread) noexcept {
+    rates[static_cast<std::size_t>(thread)] =
+        kFmaRoundFlops * static_cast<double>(n_rounds) / shortest_call(0.3, multiply);
+  };
+  team.parallel_for(team.concurrency(), compute);
+  return std::accumulate(rates.begin(), rates.end(), 0.0);
 }
 
 /// Measures the limits of n threads, in about a second: the best of many passes, as others may disturb any of them.
 /// @throws Error kBadArgument (n_threads), std::bad_alloc
 inline MachineLimits measure_machine(Index n_threads) {
   kvdecode::ThreadTeam team(n_threads);
-  MachineLimits limits{n_threads};
-
-  // Each thread has a contiguous part, which it wrote first itself: the pages are near it.
-  const kvdecode::Block<std::byte> memory(read_probe_bytes());
-  const auto part = [&](Index thread) {
-    return kvdecode::split_range(memory.size(), n_threads, thread, 4096);
-  };
-  shortest_pass(team, 0.0, [&](Index thread) {
-    const kvdecode::Range range = part(thread);
-    std::fill(memory.data() + range.begin, memory.data() + range.end, std::byte{0});
-    return 0.0f;
-  });
-  const double reading = shortest_pass(team, 0.5, [&](Index thread) {
-    const kvdecode::Range range = part(thread);
-    return read_all(memory.data() + range.begin, range.end - range.begin);
-  });
-  limits.read_bytes_per_second = static_cast<double>(memory.size()) / reading;
-
-  // As many rounds as take some milliseconds, whatever the registers are.
-  kvdecode::ThreadTeam alone(1);
-  Index n_rounds = 1024;
-  const auto multiply = [&](Index) { return fma_rounds(n_rounds); };
-  while (shortest_pass(alone, 0.01, multiply) < 2e-3) n_rounds *= 2;
-  const double computing = shortest_pass(team, 0.3, multiply);
-  limits.flops_per_second =
-      static_cast<double>(n_threads) * static_cast<double>(n_rounds) * kFmaRoundFlops / computing;
-  return limits;
+  return {n_threads, read_bytes_per_second(team), flops_per_second(team)};
 }
 
 }  // namespace bench
