@@ -3,7 +3,7 @@
 // tokens, beside what the memory reads and the cores multiply, measured in the same run.
 //
 // Run: build/bench/bench_model MODEL [--prompt 512] [--gen 128] [--depth 0,4096] [--batch 1,4,16] [--threads 1,2]
-//          [--activations exact] [--cache-format f32,f16] [--repetitions 5] [--json FILE]
+//          [--activations exact,int8] [--cache-format f32,f16] [--repetitions 5] [--json FILE]
 //
 // prefill N  N tokens behind `depth` others at once; logits of the last one.
 // decode N   N steps of one token for each of `batch` sequences, in one forward call a step, behind `depth` tokens.
@@ -56,14 +56,7 @@ struct Arguments {
   std::string json;  // empty: none
 };
 
-// ---- Activation policies and cache formats: a name on the command line, a type in the program -----------------
-
-const std::vector<std::string> kActivations{"exact"};
-
-template <class Run>
-void with_activations(std::string_view name, Run&& run) {
-  if (name == "exact") run.template operator()<kvdecode::ExactActivations>();
-}
+// ---- Cache formats: a name on the command line, a type in the program -----------------------------------------
 
 const std::vector<std::string> kCacheFormats{"f32", "f16"};
 
@@ -481,7 +474,7 @@ int run(const Arguments& a) {
   Report report(a, model, costs, plan);
   for (const Index n_threads : a.threads) report.add(bench::measure_machine(n_threads));
   for (const std::string& activations : a.activations)
-    with_activations(activations, [&]<class Activations>() {
+    program::with_activations(activations, [&]<class Activations>() {
       using Model = kvdecode::Transformer<float, Activations, kvdecode::GgufFormats>;
       const Model transformer(model.config, model.weights);
       for (const std::string& cache_format : a.cache_formats)
@@ -521,9 +514,7 @@ int main(int argc, char** argv) {
   list("--threads", a.threads, "threads to compute with")
       ->check(CLI::Range(1, 1024))
       ->default_str("1 and as many as there are cores");
-  list("--activations", a.activations, "what is done to activations before a product")
-      ->check(CLI::IsMember(kActivations))
-      ->capture_default_str();
+  program::add_activations_option(app, a.activations)->delimiter(',')->allow_extra_args(false);
   list("--cache-format", a.cache_formats, "how keys and values are stored: f32 or f16")
       ->check(CLI::IsMember(kCacheFormats))
       ->capture_default_str();

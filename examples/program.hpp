@@ -48,9 +48,11 @@ int run(CLI::App& app, int argc, char** argv, Body&& body) {
   return 1;
 }
 
-/// --activations: what is done to activations before they meet quantized weights.
-inline void add_activations_option(CLI::App& app, std::string& name) {
-  app.add_option("--activations", name, "as they are, or rounded to 8 bits where weights are quantized")
+/// --activations: what is done to activations before they meet quantized weights. One name, or a list of them.
+template <class Names>
+CLI::Option* add_activations_option(CLI::App& app, Names& names) {
+  return app
+      .add_option("--activations", names, "as they are, or rounded to 8 bits where weights are quantized")
       ->check(CLI::IsMember({"exact", "int8"}))
       ->capture_default_str();
 }
