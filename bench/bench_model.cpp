@@ -87,7 +87,7 @@ Plan plan_tests(const kvdecode::ModelConfig& config, const Arguments& a) {
   const auto add = [&](const Test& test) {
     if (test.n_tokens == 0) return;
     const std::string what = test.name() + " at depth " + std::to_string(test.depth);
-    if (test.n_tokens > config.max_seq_len || test.depth > config.max_seq_len - test.n_tokens)
+    if (test.seq_len() > config.max_seq_len)
       plan.skipped.push_back(what + " is skipped: the model ends at " + std::to_string(config.max_seq_len) +
                              " positions");
     else if (!test.is_prefill && config.rotary_epoch(test.depth + 1) != config.rotary_epoch(test.seq_len()))
