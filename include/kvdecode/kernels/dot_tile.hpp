@@ -87,7 +87,9 @@ KVDECODE_INLINE void prefetch_tile(const std::byte* rows, Index row_stride, Inde
     simd::unroll<static_cast<int>((R * n + 63) / 64)>(
         [&](auto i) KVDECODE_INLINE_LAMBDA { simd::prefetch(ahead + R * done + 64 * i); });
   else if (prefetch.order == Prefetch::Order::kRows)
-    simd::unroll<R>([&](auto r) KVDECODE_INLINE_LAMBDA { simd::prefetch(ahead + r * row_stride + done); });
+    simd::unroll<R>([&](auto r) KVDECODE_INLINE_LAMBDA {
+      for (Index line = 0; line < n; line += 64) simd::prefetch(ahead + r * row_stride + done + line);
+    });
 }
 
 /// Whole blocks of R rows times one row of x, from number 0 on. @return the numbers done

@@ -12,6 +12,7 @@
 
 #include <kvdecode/core/formats/block_format.hpp>
 #include <kvdecode/core/simd/ints.hpp>
+#include <kvdecode/core/simd/row_dots.hpp>
 #include <kvdecode/kernels/linear.hpp>
 
 #include <algorithm>
@@ -272,6 +273,97 @@ void multiply_tile_by_all(const Int8Tile<S>& tile, const RoundedRows<S>& x, Inde
   some(std::integral_constant<int, 1>{});
 }
 
+/// Eight rows of W times one row of x, straight from the stored blocks: what a tile would cost to lay out is saved. The
+/// sums are the same integers. @param y  [8]
+template <class B>
+void int8_dot_rows(const std::byte* const (&first_rows)[8], Index n_blocks, const RoundedRows<float>& x,
+                   Index stride, const Prefetch& prefetch, float* y) noexcept requires(simd::kHasRowDots) {
+  using simd::RowFloats;
+  constexpr int kRows = simd::kDotRows;
+  constexpr int kBlocksOfOne = B::kSize / static_cast<int>(kRoundedBlock);
+  constexpr int kAtATime =
+      std::min(kBlocksOfOne, 4);  // so that what layouts compute from an index is constant
+  const std::byte* rows[kRows];
+  std::copy_n(first_rows, kRows, rows);
+  const std::byte* codes = x.codes(0);
+  const float *scales = x.scales(0), *sums = x.sums(0);
+  RowFloats total = RowFloats::zero();
+  for (Index b = 0; b < n_blocks; b += kBlocksOfOne) {
+    RowFloats scale, minimum;
+    std::int32_t integer_scales[kRows][kLanes];
+    RowFloats integer_minimums[kRows];  // of each block, times the sums of x
+    if constexpr (B::kHasHalfScales) {
+      scale = simd::load_halves(rows, 0);
+      if constexpr (B::kHasMinimum) minimum = simd::load_halves(rows, 2);
+    } else {
+      float all_scales[kRows], all_minimums[kRows];
+      float even[kRows] = {}, odd[kRows] = {};
+      if constexpr (B::kSpan != 0 && B::kHasMinimum)
+        for (int part = 0; part < kBlocksOfOne && b + part < n_blocks; ++part) {
+          even[part] = sums[2 * (b + part)];
+          odd[part] = sums[2 * (b + part) + 1];
+          if (B::kSpan == 32) even[part] += odd[part];
+        }
+      for (int r = 0; r < kRows; ++r) {
+        const kvdecode::detail::Integers integers = B::integers(rows[r]);
+        all_scales[r] = integers.scale;
+        all_minimums[r] = integers.minimum;
+        if constexpr (B::kSpan != 0) simd::store_as_integers(integers.scales, integer_scales[r]);
+        // Of one row, block after block; each product and sum is exact.
+        if constexpr (B::kSpan == 32 && B::kHasMinimum)
+          integer_minimums[r] = mul(simd::first_as_floats(integers.minimums), RowFloats::loadu(even));
+        if constexpr (B::kSpan == 16 && B::kHasMinimum)
+          integer_minimums[r] =
+              fma(simd::first_as_floats(simd::even_bytes(integers.minimums)), RowFloats::loadu(even),
+                  mul(simd::first_as_floats(simd::odd_bytes(integers.minimums)), RowFloats::loadu(odd)));
+      }
+      scale = RowFloats::loadu(all_scales);
+      if constexpr (B::kHasMinimum) minimum = RowFloats::loadu(all_minimums);
+      if constexpr (B::kSpan != 0 && B::kHasMinimum) simd::turn(integer_minimums);
+    }
+    for (int group = 0; group < kBlocksOfOne; group += kAtATime)
+      simd::unroll<kAtATime>([&](auto i) KVDECODE_INLINE_LAMBDA {
+        const int part = group + i;
+        if (kBlocksOfOne > 1 && b + part >= n_blocks) return;
+        const simd::DotFactor factor = simd::DotFactor::loadu(codes + (b + part) * kRoundedBlock);
+        simd::RowInts products[kRows];
+        simd::unroll<kRows>([&](auto r) KVDECODE_INLINE_LAMBDA {
+          products[r] = simd::dot32(B::codes(rows[r], part * 32), B::codes(rows[r], part * 32 + 16), factor);
+          if constexpr (B::kSpan == 16)
+            products[r] =
+                simd::scale_halves(products[r], integer_scales[r][2 * part], integer_scales[r][2 * part + 1]);
+          if constexpr (B::kSpan == 32) products[r] = simd::scale(products[r], integer_scales[r][part]);
+        });
+        const RowFloats step = RowFloats::set1(scales[b + part]);
+        total = fma(to_floats(simd::row_sums(products)), mul(scale, step), total);
+        if constexpr (B::kHasMinimum) {
+          const RowFloats m = B::kSpan == 0 ? RowFloats::set1(sums[2 * (b + part)] + sums[2 * (b + part) + 1])
+                                            : integer_minimums[part];
+          total = fma(m, mul(minimum, step), total);
+        }
+      });
+    prefetch_tile<kRows, B::kBytes>(first_rows[0], stride, rows[0] - first_rows[0], prefetch);
+    for (const std::byte*& row : rows) row += B::kBytes;
+  }
+  total.storeu(y);
+}
+
+/// Rows [rows.begin, rows.end) of the product for one token.
+template <class B>
+void int8_linear_one(const MatrixView& w, Range rows, const RoundedRows<float>& x, float* y) noexcept
+    requires(simd::kHasRowDots) {
+  constexpr Index kRows = simd::kDotRows;
+  const Prefetch prefetch = prefetch_for(w.stride, kRows, true);
+  for (Index row = rows.begin; row < rows.end; row += kRows) {
+    const Index n = std::min(kRows, rows.end - row);
+    const std::byte* some[kRows];
+    for (Index r = 0; r < kRows; ++r) some[r] = w.data + (row + std::min(r, n - 1)) * w.stride;
+    float sums[kRows];
+    int8_dot_rows<B>(some, x.n_blocks(), x, w.stride, prefetch, sums);
+    std::copy_n(sums, n, y + row);
+  }
+}
+
 }  // namespace detail
 
 /// Whether rows in this format are multiplied as integers.
@@ -292,6 +384,11 @@ template <IsMultipliedAsIntegers F, class S>
 void int8_linear_rows(const LinearJob<S>& job, Range rows, const RoundedRows<S>& x, S* scratch) noexcept {
   using B = typename F::Layout;
   const WorkScope<S> scope(Work::kLinear);
+  if constexpr (simd::kHasRowDots && std::is_same_v<S, float>)
+    if (job.y.rows == 1) {
+      detail::int8_linear_one<B>(job.w, rows, x, job.y.row(0));
+      return detail::add_bias(job, rows);
+    }
   constexpr Index kAtATime = detail::Int8Tile<S>::kBlocks;
   auto& tile = *reinterpret_cast<detail::Int8Tile<S>*>(scratch);
   for (Index row = rows.begin; row < rows.end; row += kLanes) {

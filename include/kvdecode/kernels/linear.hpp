@@ -33,6 +33,15 @@ inline constexpr Index kTileBytes = 8192;
 // From this length on, the core's own prefetching follows each row.
 inline constexpr Index kLongRow = 4096;
 
+/// What a tile of rows asks for. Memory is read fastest in its own order, and several short rows side by side are out of
+/// it: so each tile asks for the next one byte by byte. Of long rows a tile ahead would not fit in the cache; there, rows
+/// are asked for in step, unless they are so wide that reading them is all there is to do.
+constexpr Prefetch prefetch_for(Index stride, Index tile_rows, bool is_narrow) {
+  if (stride < kLongRow && tile_rows * stride <= 2 * kTileBytes)
+    return {Prefetch::Order::kMemory, tile_rows * stride + 2048};
+  return {is_narrow ? Prefetch::Order::kRows : Prefetch::Order::kNone, tile_rows * stride};
+}
+
 template <class S>
 constexpr Index panel_rows(Index d_in) {
   const Index rows = kPanelBytes / (d_in * static_cast<Index>(sizeof(S)));
@@ -117,22 +126,17 @@ void linear_many(const MatrixView& w, Range rows, RowsView<const S> x, RowsView<
 template <class F, class S>
 void linear_one(const MatrixView& w, Range rows, const S* x, S* y) noexcept {
   constexpr int most = Lanes<S>::width == 1 ? 1 : simd::kVectorRegisters >= 32 ? 8 : 4;
+  constexpr bool is_narrow = byte_near<F>(kLanes) < 64;
   Index r = rows.begin;
-  const auto run = [&](auto tile, Prefetch::Order order, Index distance) {
+  const auto run = [&](auto tile) {
+    const Prefetch prefetch = prefetch_for(w.stride, tile, is_narrow);
     for (; r + tile <= rows.end; r += tile)
-      dot_tile<F, S, tile, 1>(w.data + r * w.stride, w.stride, x, 0, w.cols, y + r, 0, {order, distance});
+      dot_tile<F, S, tile, 1>(w.data + r * w.stride, w.stride, x, 0, w.cols, y + r, 0, prefetch);
   };
-  // Memory is read fastest in its own order, and several short rows side by side are out of it: so each tile asks for
-  // the next one byte by byte. Of long rows a tile ahead would not fit in the cache; there, rows are asked for in step,
-  // unless they are so wide that reading them is all there is to do.
-  constexpr std::integral_constant<int, most> whole{};
-  constexpr std::integral_constant<int, (most + 1) / 2> half{};
-  if (w.stride >= kLongRow)
-    run(whole, byte_near<F>(kLanes) < 64 ? Prefetch::Order::kRows : Prefetch::Order::kNone, most * w.stride);
-  else if (most * w.stride <= kTileBytes)
-    run(whole, Prefetch::Order::kMemory, most * w.stride + 2048);
+  if (w.stride >= kLongRow || most * w.stride <= kTileBytes)
+    run(std::integral_constant<int, most>{});
   else
-    run(half, Prefetch::Order::kMemory, half * w.stride + 2048);
+    run(std::integral_constant<int, (most + 1) / 2>{});
   for (; r < rows.end; ++r) dot_tile<F, S, 1, 1>(w.data + r * w.stride, w.stride, x, 0, w.cols, y + r, 0);
 }
 

@@ -41,6 +41,7 @@ struct LanesPair {
 /// | B::codes(block, i) | what of them is a signed byte: in units of the scale, from the minimum |
 /// | B::kSpan | how many numbers share an integer scale, 16 or 32; 0: there is none |
 /// | B::kHasMinimum | whether there is one |
+/// | B::kHasHalfScales | whether scale and minimum alone turn codes into numbers, as binary16 at bytes 0 and 2 |
 /// | B::integers(block) | the scales of codes |
 /// | B::pair(block, scales, i) | optional: numbers i … i+31 as two times 16, where that saves something; i is a multiple of 32 |
 /// | B::encode(values, block) | optional: stores kSize doubles |

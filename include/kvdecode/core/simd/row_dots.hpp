@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: MIT
+// <kvdecode/core/simd/row_dots.hpp> - what one row of bytes times eight rows of bytes takes, by registers of 256 bits:
+// 32 numbers of a row at a time, whose products are summed to eight integers, and eight such to one register of sums.
+#pragma once
+
+#include <kvdecode/core/simd/bytes.hpp>
+#include <kvdecode/core/simd/ints.hpp>
+
+#include <cstdint>
+#include <cstring>
+
+namespace kvdecode::inline KVDECODE_ABI::simd {
+
+#if defined(KVDECODE_INTS_AVX512) || defined(KVDECODE_INTS_AVX2)
+inline constexpr bool kHasRowDots = true;
+
+inline constexpr int kDotRows = 8;
+
+/// Eight floats, one a row.
+struct RowFloats {
+  __m256 v;
+
+  static KVDECODE_INLINE RowFloats zero() { return {_mm256_setzero_ps()}; }
+  static KVDECODE_INLINE RowFloats set1(float x) { return {_mm256_set1_ps(x)}; }
+  static KVDECODE_INLINE RowFloats loadu(const float* p) { return {_mm256_loadu_ps(p)}; }
+  KVDECODE_INLINE void storeu(float* p) const { _mm256_storeu_ps(p, v); }
+};
+KVDECODE_INLINE RowFloats mul(const RowFloats& a, const RowFloats& b) {
+  __m256 v = _mm256_mul_ps(a.v, b.v);
+  KVDECODE_SEAL(v);
+  return {v};
+}
+KVDECODE_INLINE RowFloats fma(const RowFloats& a, const RowFloats& b, const RowFloats& c) {
+  return {_mm256_fmadd_ps(a.v, b.v, c.v)};
+}
+
+/// Eight integers.
+struct RowInts {
+  __m256i v;
+};
+KVDECODE_INLINE RowFloats to_floats(const RowInts& a) { return {_mm256_cvtepi32_ps(a.v)}; }
+
+/// 32 signed bytes of x, to be multiplied with those of several rows.
+struct DotFactor {
+  __m256i bytes;
+#if defined(KVDECODE_INTS_AVX512)
+  __m256i start;  // where sums begin whose other factor has 128 added
+#endif
+
+  /// @param codes  32 bytes with kDotOffset added
+  static KVDECODE_INLINE DotFactor loadu(const std::byte* codes) {
+    DotFactor x;
+    std::memcpy(&x.bytes, codes, sizeof x.bytes);
+#if defined(KVDECODE_INTS_AVX512)
+    const __m256i offset = _mm256_set1_epi8(static_cast<char>(0x80));
+    x.bytes = _mm256_xor_si256(x.bytes, offset);
+    x.start = _mm256_sub_epi32(_mm256_setzero_si256(),
+                               _mm256_dpbusd_epi32(_mm256_setzero_si256(), offset, x.bytes));
+#endif
+    return x;
+  }
+};
+
+/// Sums of four products each, of the signed bytes low and high with x.
+KVDECODE_INLINE RowInts dot32(Bytes low, Bytes high, const DotFactor& x) {
+  const __m256i w = _mm256_inserti128_si256(_mm256_castsi128_si256(reinterpret_cast<__m128i>(low)),
+                                            reinterpret_cast<__m128i>(high), 1);
+#if defined(KVDECODE_INTS_AVX512)
+  return {
+      _mm256_dpbusd_epi32(x.start, _mm256_xor_si256(w, _mm256_set1_epi8(static_cast<char>(0x80))), x.bytes)};
+#else
+  // By magnitudes: a pair of products is at most 2 * 128 * 127 and fits in sixteen bits.
+  const __m256i pairs = _mm256_maddubs_epi16(_mm256_abs_epi8(w), _mm256_sign_epi8(x.bytes, w));
+  return {_mm256_madd_epi16(pairs, _mm256_set1_epi16(1))};
+#endif
+}
+
+/// The sums of the first sixteen bytes times low, the others times high.
+KVDECODE_INLINE RowInts scale_halves(const RowInts& sums, std::int32_t low, std::int32_t high) {
+  const __m256i factors =
+      _mm256_inserti128_si256(_mm256_castsi128_si256(_mm_set1_epi32(low)), _mm_set1_epi32(high), 1);
+  return {_mm256_mullo_epi32(sums.v, factors)};
+}
+KVDECODE_INLINE RowInts scale(const RowInts& sums, std::int32_t factor) {
+  return {_mm256_mullo_epi32(sums.v, _mm256_set1_epi32(factor))};
+}
+
+/// The sum of each of eight rows' integers.
+KVDECODE_INLINE RowInts row_sums(const RowInts (&rows)[kDotRows]) {
+  const auto pairs = [&](int i)
+                         KVDECODE_INLINE_LAMBDA { return _mm256_hadd_epi32(rows[i].v, rows[i + 1].v); };
+  const __m256i a = _mm256_hadd_epi32(pairs(0), pairs(2)), b = _mm256_hadd_epi32(pairs(4), pairs(6));
+  return {_mm256_add_epi32(_mm256_permute2x128_si256(a, b, 0x20), _mm256_permute2x128_si256(a, b, 0x31))};
+}
+
+/// The first eight signed bytes.
+KVDECODE_INLINE RowFloats first_as_floats(Bytes bytes) {
+  return {_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(reinterpret_cast<__m128i>(bytes)))};
+}
+/// Eight times eight numbers, turned.
+KVDECODE_INLINE void turn(RowFloats (&rows)[kDotRows]) {
+  __m256 pairs[kDotRows], quads[kDotRows];
+  for (int i = 0; i < kDotRows; i += 2) {
+    pairs[i] = _mm256_unpacklo_ps(rows[i].v, rows[i + 1].v);
+    pairs[i + 1] = _mm256_unpackhi_ps(rows[i].v, rows[i + 1].v);
+  }
+  for (int i = 0; i < kDotRows; i += 4)
+    for (int j = 0; j < 2; ++j) {
+      quads[i + 2 * j] = _mm256_shuffle_ps(pairs[i + j], pairs[i + 2 + j], 0x44);
+      quads[i + 2 * j + 1] = _mm256_shuffle_ps(pairs[i + j], pairs[i + 2 + j], 0xee);
+    }
+  for (int i = 0; i < 4; ++i) {
+    rows[i].v = _mm256_permute2f128_ps(quads[i], quads[i + 4], 0x20);
+    rows[i + 4].v = _mm256_permute2f128_ps(quads[i], quads[i + 4], 0x31);
+  }
+}
+
+/// Sixteen signed bytes as integers.
+KVDECODE_INLINE void store_as_integers(Bytes bytes, std::int32_t* to) {
+  const auto v = reinterpret_cast<__m128i>(bytes);
+  const __m256i low = _mm256_cvtepi8_epi32(v), high = _mm256_cvtepi8_epi32(_mm_srli_si128(v, 8));
+  std::memcpy(to, &low, sizeof low);
+  std::memcpy(to + 8, &high, sizeof high);
+}
+
+/// The binary16 at each of eight places.
+KVDECODE_INLINE RowFloats load_halves(const std::byte* const (&rows)[kDotRows], int offset) {
+  std::uint16_t h[kDotRows];
+  for (int r = 0; r < kDotRows; ++r) std::memcpy(&h[r], rows[r] + offset, sizeof h[r]);
+  const auto half = [&](int r) KVDECODE_INLINE_LAMBDA { return static_cast<short>(h[r]); };
+  return {_mm256_cvtph_ps(
+      _mm_setr_epi16(half(0), half(1), half(2), half(3), half(4), half(5), half(6), half(7)))};
+}
+#else
+inline constexpr bool kHasRowDots = false;
+#endif
+
+}  // namespace kvdecode::inline KVDECODE_ABI::simd
