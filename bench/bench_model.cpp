@@ -3,10 +3,11 @@
 // tokens, beside what the memory reads and the cores multiply, measured in the same run.
 //
 // Run: build/bench/bench_model MODEL [--prompt 512] [--gen 128] [--depth 0,4096] [--batch 1,4,16] [--threads 1,2]
-//          [--activations exact,int8] [--cache-format f32,f16] [--repetitions 5] [--json FILE]
+//          [--activations exact,int8] [--cache-format f32,f16] [--repetitions 5] [--text FILE] [--json FILE]
 //
 // prefill N  N tokens behind `depth` others at once; logits of the last one.
 // decode N   N steps of one token for each of `batch` sequences, in one forward call a step, behind `depth` tokens.
+// With --text also the perplexity of a text: what kinds of activations and caches cost in precision.
 // Before any time is taken, the logits of the last token are compared with those of the sequence alone on one thread,
 // computed by other steps: exit status 1 if a bit differs.
 #include "machine.hpp"
@@ -19,6 +20,7 @@
 #include <kvdecode/io.hpp>
 #include <kvdecode/kvdecode.hpp>
 #include <kvdecode/pipeline/load_model.hpp>
+#include <kvdecode/pipeline/text_model.hpp>
 
 #include <nlohmann/json.hpp>
 
@@ -53,7 +55,8 @@ struct Arguments {
   std::vector<std::string> activations{"exact"};
   std::vector<std::string> cache_formats{"f32"};
   Index n_repetitions = 5;
-  std::string json;  // empty: none
+  std::string text;  // a file; empty: none
+  std::string json;  // likewise
 };
 
 // ---- Cache formats: a name on the command line, a type in the program -----------------------------------------
@@ -180,6 +183,7 @@ class Report {
     }
     json_["skipped"] = plan.skipped;
     json_["results"] = Json::array();
+    json_["perplexity"] = Json::array();
     save();
 
     print_line(program::one_line(a.model));
@@ -260,6 +264,19 @@ class Report {
       print_cells(header);
     }
     print_cells(cells);
+  }
+
+  /// @param window  tokens
+  void add(const Row& row, const kvdecode::Perplexity& perplexity, Index window) {
+    json_["perplexity"].push_back({{"activations", row.activations},
+                                   {"cache_format", row.cache_format},
+                                   {"value", perplexity.value},
+                                   {"n_predicted", perplexity.n_predicted},
+                                   {"window", window}});
+    save();
+    print_line("perplexity " + fixed(perplexity.value, 4) + " with " + row.activations + " activations, " +
+               row.cache_format + " cache, over " + program::count(perplexity.n_predicted) +
+               " tokens in windows of " + program::count(window));
   }
 
  private:
@@ -462,6 +479,28 @@ class Bench {
   std::vector<std::vector<TokenId>> tokens_;  // of each sequence, those behind them
 };
 
+/// The tokens of a text file.
+std::vector<TokenId> read_text(const Arguments& a) {
+  const kvdecode::MappedFile file(a.text);
+  const kvdecode::Tokenizer tokenizer(kvdecode::load_tokenizer_spec(a.model));
+  std::vector<TokenId> tokens =
+      tokenizer.encode({reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()});
+  if (tokens.size() < 2) throw std::runtime_error(a.text + ": a text of fewer than two tokens says nothing");
+  return tokens;
+}
+
+template <class CacheFormat, class Model>
+void measure_perplexity(const Model& model, const std::vector<TokenId>& tokens, const Arguments& a,
+                        const Row& row, Report& report) {
+  const Index window = std::min<Index>(512, model.config().max_seq_len);
+  kvdecode::ThreadTeam team(a.threads.back());
+  program::ProgressLine line("reading the text with " + row.activations + " activations");
+  report.add(row,
+             kvdecode::perplexity<kvdecode::ContiguousCache<CacheFormat>>(
+                 model, tokens, {.window = window, .n_windows = 8}, team, line),
+             window);
+}
+
 int run(const Arguments& a) {
   const kvdecode::LoadedModel model = kvdecode::load_model(a.model);
   const Plan plan = plan_tests(model.config, a);
@@ -470,6 +509,7 @@ int run(const Arguments& a) {
     program::ProgressLine line("reading the model");
     kvdecode::page_in(model.report.files, line);
   }
+  const std::vector<TokenId> text = a.text.empty() ? std::vector<TokenId>{} : read_text(a);
   const bench::ModelCosts costs(model.config, model.weights);
   Report report(a, model, costs, plan);
   for (const Index n_threads : a.threads) report.add(bench::measure_machine(n_threads));
@@ -482,6 +522,9 @@ int run(const Arguments& a) {
           Bench<Model, CacheFormat> bench(transformer, costs, a, plan);
           for (const Test& test : plan.tests)
             bench.measure(test, Row{test, activations, cache_format, 1, 1}, report);
+          if (!text.empty())
+            measure_perplexity<CacheFormat>(transformer, text, a,
+                                            Row{plan.tests.front(), activations, cache_format, 1, 1}, report);
         });
     });
   return 0;
@@ -521,6 +564,7 @@ int main(int argc, char** argv) {
   app.add_option("--repetitions", a.n_repetitions, "how often each time is taken")
       ->check(one_or_more)
       ->capture_default_str();
+  app.add_option("--text", a.text, "a file with a text, to measure the model's perplexity of its beginning");
   app.add_option("--json", a.json, "a file to write the results to");
   app.final_callback([&] {
     if (a.n_prompt == 0 && a.n_gen == 0)
