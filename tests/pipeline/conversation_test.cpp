@@ -88,6 +88,10 @@ TEST_CASE("conversation: a malformed file is refused in one line that names the 
                    ErrorCode::kUnsupported) == "c.json: messages[0].name is no field of a conversation");
   CHECK(message_of(R"("messages": [], "tools": [])", ErrorCode::kUnsupported) ==
         "c.json: tools is no field of a conversation");
+  CHECK(message_of("\"messages\": [], \"s\x7fstem\": \"\"", ErrorCode::kUnsupported) ==
+        R"(c.json: s\x7fstem is no field of a conversation)");
+  CHECK(message_of(R"("messages": [], ")" + std::string(3000, 'x') + R"(": "")", ErrorCode::kUnsupported) ==
+        "c.json: " + std::string(200, 'x') + "... is no field of a conversation");
   CHECK(message_of(R"("messages": [{"role": "system", "content": "x"}])", ErrorCode::kBadArgument) ==
         R"(c.json: messages[0].role is "system", expected "user")");
   CHECK(message_of(R"("messages": [{"role": "user", "content": "x"}, {"role": "user", "content": "x"}])",

@@ -16,6 +16,7 @@
 #pragma once
 
 #include <kvdecode/core/error.hpp>
+#include <kvdecode/core/printable.hpp>
 #include <kvdecode/core/types.hpp>
 #include <kvdecode/io/atomic_file.hpp>
 #include <kvdecode/io/json.hpp>
@@ -87,7 +88,7 @@ inline std::string required_string(JsonObject& object, std::string_view name) {
 
 inline void refuse_unread(const JsonObject& object) {
   if (const std::vector<std::string> unread = object.unread(); !unread.empty()) [[unlikely]]
-    raise(ErrorCode::kUnsupported, object.source(), ": ", object.name_of(unread.front()),
+    raise(ErrorCode::kUnsupported, object.source(), ": ", printable(object.name_of(unread.front())),
           " is no field of a conversation");
 }
 
