@@ -105,8 +105,8 @@ S one_row(const std::byte* row, const std::vector<S>& x) {
 
 /// y = W x + b as a policy computes it.
 template <class A, class S>
-std::vector<S> product(const MatrixView& w, const std::type_identity_t<S>* bias, const std::vector<S>& x, Index n,
-                       ExecutorRef exec = {}) {
+std::vector<S> product(const MatrixView& w, const std::type_identity_t<S>* bias, const std::vector<S>& x,
+                       Index n, ExecutorRef exec = {}) {
   const Index stride = (A::template scratch<S>(w.cols, n) + 15) / 16 * 16;
   Guarded<S> scratch(stride * exec.concurrency());
   std::vector<double> rounded(at(A::template rounded_bytes<S>(w.cols, n) / 8));
@@ -273,15 +273,15 @@ TEST_CASE("int8 products: threads do not show, nor does company of other formats
       kvdecode::FormatId::kF32, reinterpret_cast<const std::byte*>(plain.data()), 33, 96, 384, false};
   for (const Index n : {1, 2, 9}) {
     const std::vector<float> x = draws<float>(n * 96, 10);
-    std::vector<float> expected[] = {product<Int8Activations>(first.w, nullptr, x, n),
-                                     product<Int8Activations>(second.w, nullptr, x, n),
-                                     product<ExactActivations>(third, nullptr, x, n)};
+    std::vector<float> expected[] = {product<ExactActivations>(third, nullptr, x, n),
+                                     product<Int8Activations>(first.w, nullptr, x, n),
+                                     product<Int8Activations>(second.w, nullptr, x, n)};
     kvdecode::ThreadTeam team(3);
     kvdecode_test::HostPool pool;
     for (const ExecutorRef exec : {ExecutorRef(team), ExecutorRef(pool)}) {
       std::vector<float> y[3];
       std::array<LinearJob<float>, 3> jobs;
-      const MatrixView views[] = {first.w, second.w, third};
+      const MatrixView views[] = {third, first.w, second.w};
       for (std::size_t i = 0; i < 3; ++i) {
         y[i].resize(at(n * views[i].rows));
         jobs[i] = {views[i], nullptr, {x.data(), n, 96, 96}, {y[i].data(), n, views[i].rows, views[i].rows}};
