@@ -150,7 +150,7 @@ Index try_everyday_rows() {
   return product.n_tried();
 }
 
-/// Every span, cache, strategy, executor and length with every other; the other axes take turns. Minutes.
+/// Every span, cache, strategy, executor and length with every other; the other axes take turns. Hours.
 /// @return how many rows were of this scalar and part
 template <class S, Index part, Index n_parts>
 Index try_full_product() {
@@ -197,6 +197,7 @@ Index try_full_product() {
             product.try_row(row, everywhere);
           }
     n_tried += product.n_tried();
+    MESSAGE(model_words(model) << ": " << product.n_tried() << " rows");  // it takes long: say how far it is
   }
   return n_tried;
 }
