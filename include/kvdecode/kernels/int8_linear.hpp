@@ -277,7 +277,7 @@ void multiply_tile_by_all(const Int8Tile<S>& tile, const RoundedRows<S>& x, Inde
 /// sums are the same integers. @param y  [8]
 template <class B>
 void int8_dot_rows(const std::byte* const (&first_rows)[8], Index n_blocks, const RoundedRows<float>& x,
-                   Index stride, const Prefetch& prefetch, float* y) noexcept requires(simd::kHasRowDots) {
+                   Index stride, const Prefetch& prefetch, float* y) noexcept {
   using simd::RowFloats;
   constexpr int kRows = simd::kDotRows;
   constexpr int kBlocksOfOne = B::kSize / static_cast<int>(kRoundedBlock);
@@ -350,8 +350,7 @@ void int8_dot_rows(const std::byte* const (&first_rows)[8], Index n_blocks, cons
 
 /// Rows [rows.begin, rows.end) of the product for one token.
 template <class B>
-void int8_linear_one(const MatrixView& w, Range rows, const RoundedRows<float>& x, float* y) noexcept
-    requires(simd::kHasRowDots) {
+void int8_linear_one(const MatrixView& w, Range rows, const RoundedRows<float>& x, float* y) noexcept {
   constexpr Index kRows = simd::kDotRows;
   const Prefetch prefetch = prefetch_for(w.stride, kRows, true);
   for (Index row = rows.begin; row < rows.end; row += kRows) {
@@ -384,7 +383,7 @@ template <IsMultipliedAsIntegers F, class S>
 void int8_linear_rows(const LinearJob<S>& job, Range rows, const RoundedRows<S>& x, S* scratch) noexcept {
   using B = typename F::Layout;
   const WorkScope<S> scope(Work::kLinear);
-  if constexpr (simd::kHasRowDots && std::is_same_v<S, float>)
+  if constexpr (std::is_same_v<S, float>)
     if (job.y.rows == 1) {
       detail::int8_linear_one<B>(job.w, rows, x, job.y.row(0));
       return detail::add_bias(job, rows);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// <kvdecode/core/simd/row_dots.hpp> - what one row of bytes times eight rows of bytes takes, by registers of 256 bits:
-// 32 numbers of a row at a time, whose products are summed to eight integers, and eight such to one register of sums.
+// <kvdecode/core/simd/row_dots.hpp> - what one row of bytes times eight rows of bytes takes, by registers of 256 bits
+// where there are: 32 numbers of a row at a time, whose products are summed to eight integers, and eight such to one
+// register of sums.
 #pragma once
 
 #include <kvdecode/core/simd/bytes.hpp>
@@ -8,13 +9,13 @@
 
 #include <cstdint>
 #include <cstring>
+#include <utility>
 
 namespace kvdecode::inline KVDECODE_ABI::simd {
 
-#if defined(KVDECODE_INTS_AVX512) || defined(KVDECODE_INTS_AVX2)
-inline constexpr bool kHasRowDots = true;
-
 inline constexpr int kDotRows = 8;
+
+#if defined(KVDECODE_INTS_AVX512) || defined(KVDECODE_INTS_AVX2)
 
 /// Eight floats, one a row.
 struct RowFloats {
@@ -132,7 +133,87 @@ KVDECODE_INLINE RowFloats load_halves(const std::byte* const (&rows)[kDotRows], 
       _mm_setr_epi16(half(0), half(1), half(2), half(3), half(4), half(5), half(6), half(7)))};
 }
 #else
-inline constexpr bool kHasRowDots = false;
+// The same for every other machine, in plain C++.
+struct RowFloats {
+  float v[kDotRows];
+
+  static KVDECODE_INLINE RowFloats set1(float x) { return {{x, x, x, x, x, x, x, x}}; }
+  static KVDECODE_INLINE RowFloats zero() { return set1(0.0f); }
+  static KVDECODE_INLINE RowFloats loadu(const float* p) {
+    RowFloats x;
+    std::memcpy(x.v, p, sizeof x.v);
+    return x;
+  }
+  KVDECODE_INLINE void storeu(float* p) const { std::memcpy(p, v, sizeof v); }
+};
+KVDECODE_INLINE RowFloats mul(const RowFloats& a, const RowFloats& b) {
+  RowFloats x;
+  for (int r = 0; r < kDotRows; ++r) x.v[r] = kvdecode::mul(a.v[r], b.v[r]);
+  return x;
+}
+KVDECODE_INLINE RowFloats fma(const RowFloats& a, const RowFloats& b, const RowFloats& c) {
+  RowFloats x;
+  for (int r = 0; r < kDotRows; ++r) x.v[r] = kvdecode::fma(a.v[r], b.v[r], c.v[r]);
+  return x;
+}
+
+struct RowInts {
+  std::int32_t v[kDotRows];
+};
+KVDECODE_INLINE RowFloats to_floats(const RowInts& a) {
+  RowFloats x;
+  for (int r = 0; r < kDotRows; ++r) x.v[r] = static_cast<float>(a.v[r]);
+  return x;
+}
+
+struct DotFactor {
+  static_assert(kDotOffset == 0);
+  std::int8_t bytes[32];
+
+  static KVDECODE_INLINE DotFactor loadu(const std::byte* codes) {
+    DotFactor x;
+    std::memcpy(x.bytes, codes, sizeof x.bytes);
+    return x;
+  }
+};
+KVDECODE_INLINE RowInts dot32(Bytes low, Bytes high, const DotFactor& x) {
+  std::int8_t w[32];
+  std::memcpy(w, &low, sizeof low);
+  std::memcpy(w + 16, &high, sizeof high);
+  RowInts sums{};
+  for (int i = 0; i < 32; ++i) sums.v[i / 4] += w[i] * x.bytes[i];
+  return sums;
+}
+KVDECODE_INLINE RowInts scale_halves(RowInts sums, std::int32_t low, std::int32_t high) {
+  for (int i = 0; i < kDotRows; ++i) sums.v[i] *= i < kDotRows / 2 ? low : high;
+  return sums;
+}
+KVDECODE_INLINE RowInts scale(const RowInts& sums, std::int32_t factor) {
+  return scale_halves(sums, factor, factor);
+}
+KVDECODE_INLINE RowInts row_sums(const RowInts (&rows)[kDotRows]) {
+  RowInts sums{};
+  for (int r = 0; r < kDotRows; ++r)
+    for (const std::int32_t sum : rows[r].v) sums.v[r] += sum;
+  return sums;
+}
+KVDECODE_INLINE RowFloats first_as_floats(Bytes bytes) {
+  RowFloats x;
+  for (int i = 0; i < kDotRows; ++i) x.v[i] = static_cast<float>(static_cast<std::int8_t>(bytes[i]));
+  return x;
+}
+KVDECODE_INLINE void turn(RowFloats (&rows)[kDotRows]) {
+  for (int i = 0; i < kDotRows; ++i)
+    for (int j = 0; j < i; ++j) std::swap(rows[i].v[j], rows[j].v[i]);
+}
+KVDECODE_INLINE void store_as_integers(Bytes bytes, std::int32_t* to) {
+  for (int i = 0; i < kLanes; ++i) to[i] = static_cast<std::int8_t>(bytes[i]);
+}
+KVDECODE_INLINE RowFloats load_halves(const std::byte* const (&rows)[kDotRows], int offset) {
+  RowFloats x;
+  for (int r = 0; r < kDotRows; ++r) x.v[r] = load_f16(rows[r] + offset);
+  return x;
+}
 #endif
 
 }  // namespace kvdecode::inline KVDECODE_ABI::simd
