@@ -3,7 +3,7 @@
 //
 // Run: build/examples/generate MODEL --prompt TEXT [--strategy cached|recompute] [--max-new-tokens N]
 //          [--temperature X --top-k K --top-p P --seed S] [--threads N] [--scalar f32|f64]
-//          [--activations exact|int8]
+//          [--activations exact|int8] [--ignore-eos]
 #include "program.hpp"
 #include "progress_line.hpp"
 
@@ -12,6 +12,7 @@
 #include <iostream>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace {
 
@@ -23,7 +24,22 @@ struct Arguments {
   std::string activations = "exact";
   kvdecode::Index max_new_tokens = 128;
   kvdecode::Index n_threads = 1;
+  bool ignore_eos = false;
   kvdecode::SamplingOptions sampling{.temperature = 0.0};  // greedy unless asked otherwise
+};
+
+/// The text of tokens behind a prompt, special tokens included.
+class PiecesWithSpecials {
+ public:
+  PiecesWithSpecials(const kvdecode::Tokenizer& tokenizer, const std::vector<kvdecode::TokenId>& prompt)
+      : detokenizer_(tokenizer, {.skip_special = false}) {
+    for (const kvdecode::TokenId token : prompt) detokenizer_.push(token);
+  }
+  std::string_view operator()(kvdecode::TokenId token) { return detokenizer_.push(token); }
+  std::string_view flush() { return detokenizer_.flush(); }
+
+ private:
+  kvdecode::StreamingDetokenizer detokenizer_;
 };
 
 template <class S>
@@ -37,15 +53,21 @@ int write(const Arguments& arguments) {
   auto decoder = program::with_activations(arguments.activations, [&]<class Activations>() {
     return kvdecode::make_decoder(model.transformer<S, Activations>(), options, team);
   });
-  const auto result = kvdecode::generate_text(decoder, model.tokenizer(), arguments.prompt,
-                                              kvdecode::Sampling<>(arguments.sampling),
-                                              {.max_new_tokens = arguments.max_new_tokens,
-                                               .stop_tokens = model.stop_tokens(),
-                                               .on_prompt = reading_prompt},
-                                              [](std::string_view piece) {
-                                                std::cout << piece << std::flush;
-                                                return std::cout.good();
-                                              });
+  kvdecode::Sampling<> sampler(arguments.sampling);
+  kvdecode::GenerateOptions limits{.max_new_tokens = arguments.max_new_tokens, .on_prompt = reading_prompt};
+  const auto on_text = [](std::string_view piece) {
+    std::cout << piece << std::flush;
+    return std::cout.good();
+  };
+  kvdecode::GenerateResult result;
+  if (arguments.ignore_eos) {
+    const std::vector<kvdecode::TokenId> prompt = encode_prompt(model.tokenizer(), arguments.prompt);
+    result = kvdecode::generate(decoder, prompt, sampler, limits,
+                                PiecesWithSpecials(model.tokenizer(), prompt), on_text);
+  } else {
+    limits.stop_tokens = model.stop_tokens();
+    result = kvdecode::generate_text(decoder, model.tokenizer(), arguments.prompt, sampler, limits, on_text);
+  }
   std::cout << std::endl;
   if (!std::cout) throw std::runtime_error("standard output cannot be written");
   const kvdecode::GenerateStatistics& s = result.statistics;
@@ -86,6 +108,7 @@ int main(int argc, char** argv) {
       ->check(CLI::IsMember({"f32", "f64"}))
       ->capture_default_str();
   program::add_activations_option(app, a.activations);
+  app.add_flag("--ignore-eos", a.ignore_eos, "go on after tokens that end a text, and show special tokens");
   return program::run(app, argc, argv,
                       [&] { return a.scalar == "f64" ? write<double>(a) : write<float>(a); });
 }

@@ -205,5 +205,15 @@ gguf 'GGUF\0\0\0\3'"$none$none"
 refuse "$model/model.safetensors"
 refuse "$model/config.json"
 
+# Where every token ends a text, nothing is written, unless that is to be ignored.
+edited config.json "s/\"eos_token_id\": 0/\"eos_token_id\": [$(seq -s ', ' 0 1023)]/"
+text_of() { "$programs/generate" "$@" --prompt ROMEO: --max-new-tokens 8 2> /dev/null; }
+text=$(text_of "$model")
+if [[ -z $text || -n $(text_of "$folder") || $(text_of "$folder" --ignore-eos) != "$text" ]]; then
+  echo "generate --ignore-eos: \"$(text_of "$folder" --ignore-eos)\", expected \"$text\""
+  faults=$((faults + 1))
+fi
+checked=$((checked + 1))
+
 echo "$checked calls, $faults not as expected"
 ((faults == 0))
