@@ -69,14 +69,7 @@ struct Int8Activations {
     kernels::RoundedRows<S> rows(rounded, x.cols);
     bool is_rounded = false;
     for (const kernels::LinearJob<S>& job : jobs) is_rounded = is_rounded || takes_integers<Formats>(job.w);
-    if (is_rounded) {
-      const Index parts = x.rows == 1 ? 1 : exec.concurrency();
-      auto round = [&](Index i) noexcept {
-        const Range range = split_range(x.rows, parts, i);
-        for (Index row = range.begin; row < range.end; ++row) rows.round(row, x.row(row));
-      };
-      exec.parallel_for(parts, round);
-    }
+    if (is_rounded) for_each_row(exec, x.rows, [&](Index row) { rows.round(row, x.row(row)); });
     kernels::for_each_part<S>(exec, jobs, [&](const kernels::LinearJob<S>& job, Range range, Index part) {
       visit_format(Formats{}, job.w.format, [&]<class F>() {
         if constexpr (kernels::IsMultipliedAsIntegers<F>) {

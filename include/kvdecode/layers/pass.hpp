@@ -118,15 +118,4 @@ struct Pass {
   Index n_rows() const noexcept { return buffers.hidden.rows; }
 };
 
-/// Calls f(row) for each row, rows split over the threads in contiguous parts.
-template <class F>
-void for_each_row(ExecutorRef exec, Index n_rows, F&& f) noexcept {
-  const Index parts = n_rows == 1 ? 1 : exec.concurrency();
-  auto part = [&](Index i) noexcept {
-    const Range rows = split_range(n_rows, parts, i);
-    for (Index row = rows.begin; row < rows.end; ++row) f(row);
-  };
-  exec.parallel_for(parts, part);
-}
-
 }  // namespace kvdecode
