@@ -47,3 +47,17 @@ function(kvdecode_link_component component target)
     target_compile_options(${target} INTERFACE ${flags})
   endif()
 endfunction()
+
+# Adds kvdecode::compiled, whose translation units lie in `include_dir`: some per scalar, for no compiler to need
+# much time or memory at once.
+function(kvdecode_add_compiled include_dir)
+  set(sources)
+  foreach(scalar IN ITEMS float double)
+    foreach(part IN ITEMS linear k_quants int8 model)
+      list(APPEND sources "${include_dir}/kvdecode/compiled_${scalar}_${part}.cpp")
+    endforeach()
+  endforeach()
+  add_library(kvdecode_compiled OBJECT EXCLUDE_FROM_ALL ${sources})
+  add_library(kvdecode::compiled ALIAS kvdecode_compiled)
+  kvdecode_link_component(compiled kvdecode_compiled)
+endfunction()

@@ -15,70 +15,85 @@
 #include <kvdecode/kernels/rotary.hpp>
 #include <kvdecode/model/transformer.hpp>
 
-// compiled_float.cpp and compiled_double.cpp define what every other translation unit only declares.
-#if defined(KVDECODE_COMPILING_FLOAT)
-#define KVDECODE_TEMPLATE_float template
-#else
-#define KVDECODE_TEMPLATE_float extern template
+// A translation unit compiled_SCALAR_PART.cpp defines what every other one only declares.
+#ifndef KVDECODE_TEMPLATE_float_linear
+#define KVDECODE_TEMPLATE_float_linear extern template
 #endif
-#if defined(KVDECODE_COMPILING_DOUBLE)
-#define KVDECODE_TEMPLATE_double template
-#else
-#define KVDECODE_TEMPLATE_double extern template
+#ifndef KVDECODE_TEMPLATE_float_k_quants
+#define KVDECODE_TEMPLATE_float_k_quants extern template
 #endif
-#define KVDECODE_TEMPLATE(S) KVDECODE_TEMPLATE_##S
+#ifndef KVDECODE_TEMPLATE_float_int8
+#define KVDECODE_TEMPLATE_float_int8 extern template
+#endif
+#ifndef KVDECODE_TEMPLATE_float_model
+#define KVDECODE_TEMPLATE_float_model extern template
+#endif
+#ifndef KVDECODE_TEMPLATE_double_linear
+#define KVDECODE_TEMPLATE_double_linear extern template
+#endif
+#ifndef KVDECODE_TEMPLATE_double_k_quants
+#define KVDECODE_TEMPLATE_double_k_quants extern template
+#endif
+#ifndef KVDECODE_TEMPLATE_double_int8
+#define KVDECODE_TEMPLATE_double_int8 extern template
+#endif
+#ifndef KVDECODE_TEMPLATE_double_model
+#define KVDECODE_TEMPLATE_double_model extern template
+#endif
+#define KVDECODE_TEMPLATE(S, part) KVDECODE_TEMPLATE_##S##_##part
 
 // NOLINTBEGIN(bugprone-macro-parentheses): types, which must not be in parentheses
-#define KVDECODE_TEMPLATE_LINEAR(Format, S) \
-  KVDECODE_TEMPLATE(S) void linear_rows<Format, S>(const LinearJob<S>&, Range, S*) noexcept;
-#define KVDECODE_TEMPLATE_BLOCKS(Format, S) \
-  KVDECODE_TEMPLATE_LINEAR(Format, S)       \
-  KVDECODE_TEMPLATE(S)                      \
+#define KVDECODE_TEMPLATE_LINEAR(part, Format, S) \
+  KVDECODE_TEMPLATE(S, part) void linear_rows<Format, S>(const LinearJob<S>&, Range, S*) noexcept;
+#define KVDECODE_TEMPLATE_BLOCKS(part, Format, S) \
+  KVDECODE_TEMPLATE_LINEAR(part, Format, S)       \
+  KVDECODE_TEMPLATE(S, int8)                      \
   void int8_linear_rows<Format, S>(const LinearJob<S>&, Range, const RoundedRows<S>&, S*) noexcept;
 #define KVDECODE_TEMPLATE_ATTENTION(Format, S)                                                           \
-  KVDECODE_TEMPLATE(S)                                                                                   \
+  KVDECODE_TEMPLATE(S, model)                                                                            \
   void detail::score_piece<Format, S>(const AttentionPiece&, const S*, Index, Index, S, S, S*) noexcept; \
-  KVDECODE_TEMPLATE(S)                                                                                   \
+  KVDECODE_TEMPLATE(S, model)                                                                            \
   void detail::value_piece<Format, S>(const AttentionPiece&, const S*, Index, Index, S*) noexcept;
-#define KVDECODE_TEMPLATE_KERNELS(S)                                                                \
-  KVDECODE_TEMPLATE_LINEAR(F32, S)                                                                  \
-  KVDECODE_TEMPLATE_LINEAR(BF16, S)                                                                 \
-  KVDECODE_TEMPLATE_LINEAR(F16, S)                                                                  \
-  KVDECODE_TEMPLATE_LINEAR(F64, S)                                                                  \
-  KVDECODE_TEMPLATE_BLOCKS(Q8_0, S)                                                                 \
-  KVDECODE_TEMPLATE_BLOCKS(Q4_0, S)                                                                 \
-  KVDECODE_TEMPLATE_BLOCKS(Q4_1, S)                                                                 \
-  KVDECODE_TEMPLATE_BLOCKS(Q5_0, S)                                                                 \
-  KVDECODE_TEMPLATE_BLOCKS(Q5_1, S)                                                                 \
-  KVDECODE_TEMPLATE_BLOCKS(Q2_K, S)                                                                 \
-  KVDECODE_TEMPLATE_BLOCKS(Q3_K, S)                                                                 \
-  KVDECODE_TEMPLATE_BLOCKS(Q4_K, S)                                                                 \
-  KVDECODE_TEMPLATE_BLOCKS(Q5_K, S)                                                                 \
-  KVDECODE_TEMPLATE_BLOCKS(Q6_K, S)                                                                 \
-  KVDECODE_TEMPLATE_BLOCKS(IQ4_NL, S)                                                               \
-  KVDECODE_TEMPLATE_BLOCKS(IQ4_XS, S)                                                               \
-  KVDECODE_TEMPLATE_BLOCKS(MXFP4, S)                                                                \
-  KVDECODE_TEMPLATE_ATTENTION(F64, S)                                                               \
-  KVDECODE_TEMPLATE_ATTENTION(F32, S)                                                               \
-  KVDECODE_TEMPLATE_ATTENTION(F16, S)                                                               \
-  KVDECODE_TEMPLATE_ATTENTION(BF16, S)                                                              \
-  KVDECODE_TEMPLATE(S)                                                                              \
-  void detail::attend_tile_by<S>(detail::ScorePiece<S>, detail::ValuePiece<S>,                      \
-                                 std::span<const AttentionPiece>, const S*, Index, Index, S,        \
-                                 AttentionState<S>&, S*, S) noexcept;                               \
-  KVDECODE_TEMPLATE(S) void finish_attention<S>(const AttentionState<S>&, S*) noexcept;             \
-  KVDECODE_TEMPLATE(S) void activate<S>(Activation, const S*, const S*, Index, S*) noexcept;        \
-  KVDECODE_TEMPLATE(S) void rms_norm<S>(const S*, const S*, S, Index, S*) noexcept;                 \
-  KVDECODE_TEMPLATE(S) void layer_norm<S>(const S*, const S*, const S*, S, Index, S*) noexcept;     \
-  KVDECODE_TEMPLATE(S) void rotary_angles<S>(Index, const double*, Index, S*, S*, double) noexcept; \
-  KVDECODE_TEMPLATE(S) void rotate<S>(RotaryPairs, const S*, const S*, const S*, Index, Index, S*) noexcept;
+#define KVDECODE_TEMPLATE_KERNELS(S)                                                                       \
+  KVDECODE_TEMPLATE_LINEAR(linear, F32, S)                                                                 \
+  KVDECODE_TEMPLATE_LINEAR(linear, BF16, S)                                                                \
+  KVDECODE_TEMPLATE_LINEAR(linear, F16, S)                                                                 \
+  KVDECODE_TEMPLATE_LINEAR(linear, F64, S)                                                                 \
+  KVDECODE_TEMPLATE_BLOCKS(linear, Q8_0, S)                                                                \
+  KVDECODE_TEMPLATE_BLOCKS(linear, Q4_0, S)                                                                \
+  KVDECODE_TEMPLATE_BLOCKS(linear, Q4_1, S)                                                                \
+  KVDECODE_TEMPLATE_BLOCKS(linear, Q5_0, S)                                                                \
+  KVDECODE_TEMPLATE_BLOCKS(linear, Q5_1, S)                                                                \
+  KVDECODE_TEMPLATE_BLOCKS(k_quants, Q2_K, S)                                                              \
+  KVDECODE_TEMPLATE_BLOCKS(k_quants, Q3_K, S)                                                              \
+  KVDECODE_TEMPLATE_BLOCKS(k_quants, Q4_K, S)                                                              \
+  KVDECODE_TEMPLATE_BLOCKS(k_quants, Q5_K, S)                                                              \
+  KVDECODE_TEMPLATE_BLOCKS(k_quants, Q6_K, S)                                                              \
+  KVDECODE_TEMPLATE_BLOCKS(linear, IQ4_NL, S)                                                              \
+  KVDECODE_TEMPLATE_BLOCKS(k_quants, IQ4_XS, S)                                                            \
+  KVDECODE_TEMPLATE_BLOCKS(linear, MXFP4, S)                                                               \
+  KVDECODE_TEMPLATE_ATTENTION(F64, S)                                                                      \
+  KVDECODE_TEMPLATE_ATTENTION(F32, S)                                                                      \
+  KVDECODE_TEMPLATE_ATTENTION(F16, S)                                                                      \
+  KVDECODE_TEMPLATE_ATTENTION(BF16, S)                                                                     \
+  KVDECODE_TEMPLATE(S, model)                                                                              \
+  void detail::attend_tile_by<S>(detail::ScorePiece<S>, detail::ValuePiece<S>,                             \
+                                 std::span<const AttentionPiece>, const S*, Index, Index, S,               \
+                                 AttentionState<S>&, S*, S) noexcept;                                      \
+  KVDECODE_TEMPLATE(S, model) void finish_attention<S>(const AttentionState<S>&, S*) noexcept;             \
+  KVDECODE_TEMPLATE(S, model) void activate<S>(Activation, const S*, const S*, Index, S*) noexcept;        \
+  KVDECODE_TEMPLATE(S, model) void rms_norm<S>(const S*, const S*, S, Index, S*) noexcept;                 \
+  KVDECODE_TEMPLATE(S, model) void layer_norm<S>(const S*, const S*, const S*, S, Index, S*) noexcept;     \
+  KVDECODE_TEMPLATE(S, model) void rotary_angles<S>(Index, const double*, Index, S*, S*, double) noexcept; \
+  KVDECODE_TEMPLATE(S, model)                                                                              \
+  void rotate<S>(RotaryPairs, const S*, const S*, const S*, Index, Index, S*) noexcept;
 
 // The model comes last: its name has commas.
 #define KVDECODE_TEMPLATE_FORWARD(Cache, S, ...) \
-  KVDECODE_TEMPLATE(S)                           \
+  KVDECODE_TEMPLATE(S, model)                    \
   RowsView<const S> __VA_ARGS__::forward(Workspace<S>&, ExecutorRef, std::span<const Segment<Cache>>) const;
 #define KVDECODE_TEMPLATE_MODEL(S, ...)                           \
-  KVDECODE_TEMPLATE(S) class __VA_ARGS__;                         \
+  KVDECODE_TEMPLATE(S, model) class __VA_ARGS__;                  \
   KVDECODE_TEMPLATE_FORWARD(ContiguousCache<F32>, S, __VA_ARGS__) \
   KVDECODE_TEMPLATE_FORWARD(ContiguousCache<F16>, S, __VA_ARGS__) \
   KVDECODE_TEMPLATE_FORWARD(GrowingCache<F32>, S, __VA_ARGS__)    \
@@ -103,8 +118,14 @@ KVDECODE_TEMPLATE_MODELS(Int8Activations, GgufFormats)
 }  // namespace kvdecode
 
 #undef KVDECODE_TEMPLATE
-#undef KVDECODE_TEMPLATE_float
-#undef KVDECODE_TEMPLATE_double
+#undef KVDECODE_TEMPLATE_float_linear
+#undef KVDECODE_TEMPLATE_float_k_quants
+#undef KVDECODE_TEMPLATE_float_int8
+#undef KVDECODE_TEMPLATE_float_model
+#undef KVDECODE_TEMPLATE_double_linear
+#undef KVDECODE_TEMPLATE_double_k_quants
+#undef KVDECODE_TEMPLATE_double_int8
+#undef KVDECODE_TEMPLATE_double_model
 #undef KVDECODE_TEMPLATE_LINEAR
 #undef KVDECODE_TEMPLATE_BLOCKS
 #undef KVDECODE_TEMPLATE_ATTENTION
