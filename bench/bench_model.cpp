@@ -545,12 +545,15 @@ int main(int argc, char** argv) {
     return app.add_option(name, values, description)->delimiter(',')->allow_extra_args(false);
   };
   app.add_option("MODEL", a.model, "a Hugging Face folder or a GGUF file")->required();
-  const CLI::Range any_length(Index{0}, Index{1'000'000'000}), one_or_more(Index{1}, Index{1'000'000'000});
   app.add_option("--prompt", a.n_prompt, "tokens to prefill; 0: do not")
-      ->check(any_length)
+      ->check(program::count_from(0))
       ->capture_default_str();
-  app.add_option("--gen", a.n_gen, "tokens to decode; 0: do not")->check(any_length)->capture_default_str();
-  list("--depth", a.depths, "tokens in the cache before")->check(any_length)->capture_default_str();
+  app.add_option("--gen", a.n_gen, "tokens to decode; 0: do not")
+      ->check(program::count_from(0))
+      ->capture_default_str();
+  list("--depth", a.depths, "tokens in the cache before")
+      ->check(program::count_from(0))
+      ->capture_default_str();
   list("--batch", a.batches, "sequences to decode together")
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
@@ -562,7 +565,7 @@ int main(int argc, char** argv) {
       ->check(CLI::IsMember(kCacheFormats))
       ->capture_default_str();
   app.add_option("--repetitions", a.n_repetitions, "how often each time is taken")
-      ->check(one_or_more)
+      ->check(program::count_from(1))
       ->capture_default_str();
   app.add_option("--text", a.text, "a file with a text, to measure the model's perplexity of its beginning");
   app.add_option("--json", a.json, "a file to write the results to");

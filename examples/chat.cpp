@@ -515,21 +515,19 @@ int main(int argc, char** argv) {
   app.add_option("--template", a.template_path,
                  "a file with the chat template (Jinja) to use in the place of the model's own");
   app.add_option("--max-new-tokens", a.max_new_tokens, "tokens of an answer at most")
-      ->check(CLI::PositiveNumber)
+      ->check(program::count_from(1))
       ->capture_default_str();
   app.add_option("--temperature", a.sampling.temperature, "0: always the most probable token")
-      ->check(CLI::NonNegativeNumber)
+      ->check(CLI::Range(0.0, 1e9))
       ->capture_default_str();
   app.add_option("--top-k", a.sampling.top_k, "draw from the k likeliest tokens; 0: from all")
-      ->check(CLI::NonNegativeNumber)
+      ->check(program::count_from(0))
       ->capture_default_str();
   app.add_option("--top-p", a.sampling.top_p, "draw from the likeliest tokens that reach this probability")
       ->check(CLI::Range(1e-9, 1.0))
       ->capture_default_str();
   app.add_option("--seed", a.sampling.seed, "of the draws")->capture_default_str();
-  app.add_option("--threads", a.n_threads, "threads to compute with")
-      ->check(CLI::Range(1, 1024))
-      ->capture_default_str();
+  program::add_threads_option(app, a.n_threads);
   app.add_option("--scalar", a.scalar, "the number type to compute in")
       ->check(CLI::IsMember({"f32", "f64"}))
       ->capture_default_str();
@@ -537,7 +535,7 @@ int main(int argc, char** argv) {
       ->check(CLI::IsMember({"cached", "recompute"}))
       ->capture_default_str();
   app.add_option("--max-seq-len", a.max_seq_len, "positions of the conversation at most; 0: the model's")
-      ->check(CLI::NonNegativeNumber)
+      ->check(program::count_from(0))
       ->capture_default_str();
   program::add_activations_option(app, a.activations);
   return program::run(app, argc, argv, [&] { return a.scalar == "f64" ? talk<double>(a) : talk<float>(a); });

@@ -120,11 +120,9 @@ int main(int argc, char** argv) {
                  "a Hugging Face folder or a GGUF file; the model that ships with the project if left out");
   app.add_option("--prompt", prompt, "the text to continue")->capture_default_str();
   app.add_option("--max-new-tokens", max_new_tokens, "tokens to write")
-      ->check(CLI::PositiveNumber)
+      ->check(program::count_from(1))
       ->capture_default_str();
-  app.add_option("--threads", n_threads, "threads to compute with")
-      ->check(CLI::Range(1, 1024))
-      ->capture_default_str();
+  program::add_threads_option(app, n_threads);
   std::string activations = "exact";
   program::add_activations_option(app, activations);
   return program::run(app, argc, argv, [&] {

@@ -278,10 +278,10 @@ int main(int argc, char** argv) {
   app.add_option("MODEL", a.model, "a Hugging Face folder or a GGUF file")->required();
   app.add_flag("--tensors", a.tensors, "list every tensor");
   app.add_option("--max-seq-len", a.max_seq_len, "positions to reckon the cache for; the model's if left out")
-      ->check(CLI::PositiveNumber);
+      ->check(program::count_from(1));
   app.add_option("--measure", a.n_measured, "decode N tokens (64) and show the memory that took")
       ->expected(0, 1)
       ->default_str("64")
-      ->check(CLI::PositiveNumber);
+      ->check(program::count_from(1));
   return program::run(app, argc, argv, [&] { return inspect(a); });
 }

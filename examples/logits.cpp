@@ -121,19 +121,20 @@ int main(int argc, char** argv) {
   CLI::App app{"Writes the logits after each of some tokens to a safetensors file.", "logits"};
   Arguments a;
   app.add_option("MODEL", a.model, "a Hugging Face folder or a GGUF file")->required();
-  app.add_option("--tokens", a.tokens, "token ids, separated by commas")->required()->delimiter(',');
+  app.add_option("--tokens", a.tokens, "token ids, separated by commas")
+      ->required()
+      ->delimiter(',')
+      ->allow_extra_args(false);  // what follows the list is not of it
   app.add_option("--strategy", a.strategy, "how to decode")
       ->check(CLI::IsMember({"cached", "recompute"}))
       ->capture_default_str();
-  app.add_option("--chunk", a.chunk, "tokens a pass")->check(CLI::PositiveNumber)->capture_default_str();
-  app.add_option("--threads", a.n_threads, "threads to compute with")
-      ->check(CLI::Range(1, 1024))
-      ->capture_default_str();
+  app.add_option("--chunk", a.chunk, "tokens a pass")->check(program::count_from(1))->capture_default_str();
+  program::add_threads_option(app, a.n_threads);
   app.add_option("--scalar", a.scalar, "the number type to compute in")
       ->check(CLI::IsMember({"f32", "f64"}))
       ->capture_default_str();
   app.add_option("--greedy", a.n_greedy, "greedy tokens to append")
-      ->check(CLI::NonNegativeNumber)
+      ->check(program::count_from(0))
       ->capture_default_str();
   app.add_option("--output", a.output, "the safetensors file to write")->required();
   program::add_activations_option(app, a.activations);

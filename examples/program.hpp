@@ -48,6 +48,15 @@ int run(CLI::App& app, int argc, char** argv, Body&& body) {
   return 1;
 }
 
+/// What a count on the command line may be.
+inline CLI::Range count_from(kvdecode::Index least) { return {least, kvdecode::Index{1'000'000'000}}; }
+/// --threads: how many to compute with. One number, or a list of them.
+template <class Numbers>
+CLI::Option* add_threads_option(CLI::App& app, Numbers& numbers) {
+  return app.add_option("--threads", numbers, "threads to compute with")
+      ->check(CLI::Range(1, 1024))
+      ->capture_default_str();
+}
 /// --activations: what is done to activations before they meet quantized weights. One name, or a list of them.
 template <class Names>
 CLI::Option* add_activations_option(CLI::App& app, Names& names) {
