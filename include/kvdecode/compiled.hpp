@@ -80,6 +80,7 @@
   void detail::attend_tile_by<S>(detail::ScorePiece<S>, detail::ValuePiece<S>,                             \
                                  std::span<const AttentionPiece>, const S*, Index, Index, S,               \
                                  AttentionState<S>&, S*, S) noexcept;                                      \
+  KVDECODE_TEMPLATE(S, model) void merge_tile<S>(const AttentionState<S>&, AttentionState<S>&) noexcept;   \
   KVDECODE_TEMPLATE(S, model) void finish_attention<S>(const AttentionState<S>&, S*) noexcept;             \
   KVDECODE_TEMPLATE(S, model) void activate<S>(Activation, const S*, const S*, Index, S*) noexcept;        \
   KVDECODE_TEMPLATE(S, model) void rms_norm<S>(const S*, const S*, S, Index, S*) noexcept;                 \

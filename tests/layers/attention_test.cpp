@@ -78,29 +78,45 @@ TEST_CASE("visible tiles: exactly the positions that the span sees, once, in ord
         Index last_tile = -1;
         int n_wrong = 0;
         const auto rotation_of = [](bool is_sink, Index shift) { return (is_sink ? 100 : 0) + shift; };
-        kvdecode::detail::for_each_visible_tile(
-            runs.keys, runs.values, span, query, rotation_of, [&](std::span<const AttentionPiece> pieces) {
-              n_wrong += pieces.empty();
-              const Index tile = pieces.front().position / 256;
-              n_wrong += tile <= last_tile;
-              last_tile = tile;
-              for (const AttentionPiece& piece : pieces) {
-                n_wrong += piece.length < 1 || piece.position / 256 != tile ||
-                           (piece.position + piece.length - 1) / 256 != tile;
-                n_wrong +=
-                    piece.keys != Runs::base() + piece.position * kKeyBytes || piece.key_stride != kKeyBytes;
-                n_wrong += piece.values != Runs::base() + piece.position * kValueBytes ||
-                           piece.value_stride != kValueBytes;
-                for (Index p = piece.position; p < piece.position + piece.length; ++p) {
-                  n_wrong += piece.rotation != rotation_of(p < span.n_sink, runs.shift_of(p));
-                  seen.push_back(p);
+        const kvdecode::detail::VisibleTiles tiles(span, query);
+        Index n_tiles = 0;
+        const auto visit = [&](kvdecode::Range some) {
+          kvdecode::detail::for_each_visible_tile(
+              runs.keys, runs.values, span, query, tiles.positions(some), rotation_of,
+              [&](std::span<const AttentionPiece> pieces) {
+                n_wrong += tiles.number_of(pieces.front().position) != n_tiles++;
+                n_wrong += pieces.empty();
+                const Index tile = pieces.front().position / 256;
+                n_wrong += tile <= last_tile;
+                last_tile = tile;
+                for (const AttentionPiece& piece : pieces) {
+                  n_wrong += piece.length < 1 || piece.position / 256 != tile ||
+                             (piece.position + piece.length - 1) / 256 != tile;
+                  n_wrong += piece.keys != Runs::base() + piece.position * kKeyBytes ||
+                             piece.key_stride != kKeyBytes;
+                  n_wrong += piece.values != Runs::base() + piece.position * kValueBytes ||
+                             piece.value_stride != kValueBytes;
+                  for (Index p = piece.position; p < piece.position + piece.length; ++p) {
+                    n_wrong += piece.rotation != rotation_of(p < span.n_sink, runs.shift_of(p));
+                    seen.push_back(p);
+                  }
                 }
-              }
-            });
+              });
+        };
         for (Index p = 0; p < query + 5; ++p)
           if (span.sees(query, p)) expected.push_back(p);
-        CHECK(n_wrong == 0);
-        CHECK(seen == expected);
+        // All tiles at once, or cut in two anywhere.
+        for (Index cut = 0; cut <= tiles.size(); ++cut) {
+          seen.clear();
+          n_tiles = 0;
+          last_tile = -1;
+          visit({0, cut});
+          CHECK(n_tiles == cut);
+          visit({cut, tiles.size()});
+          CHECK(n_tiles == tiles.size());
+          CHECK(n_wrong == 0);
+          CHECK(seen == expected);
+        }
       }
 }
 

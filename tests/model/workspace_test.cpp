@@ -38,7 +38,8 @@ WorkspaceSizes sizes_of(Index n_rows) {
           .n_tables = 2,
           .n_rotations = 2,
           .concurrency = 3,
-          .scratch = 100};
+          .scratch = 100,
+          .tile_states = 50};
 }
 
 TEST_CASE_TEMPLATE("workspace: its areas are aligned and never overlap", S, float, double, Counting<double>) {
@@ -60,6 +61,7 @@ TEST_CASE_TEMPLATE("workspace: its areas are aligned and never overlap", S, floa
     areas.push_back({b.sines, 2 * n * 4});
     CHECK(b.scratch_stride >= 100);
     areas.push_back({b.scratch, 2 * b.scratch_stride + 100});
+    areas.push_back({b.tile_states, 50});
     areas.push_back({workspace.logits().data, 2 * 37});
     areas.push_back({workspace.head_rows().data, 2 * 32});
     std::sort(areas.begin(), areas.end());

@@ -240,6 +240,42 @@ void merge_outputs(S factor, const S* x, S* y, Index n) noexcept {
       [&](Index i) { y[i] = into_y ? R1::fma(factor, x[i], y[i]) : R1::fma(factor, y[i], x[i]); });
 }
 
+}  // namespace detail
+
+/// Adds to the state what the next tile gave by itself: tiles may be computed apart and in any order, but are merged in
+/// theirs. O(group_size * v_dim).
+template <class S>
+void merge_tile(const AttentionState<S>& tile, AttentionState<S>& state) noexcept {
+  const Index group_size = state.group_size, v_dim = state.v_dim;
+  if (state.is_empty) {
+    std::copy_n(tile.maximum, group_size, state.maximum);
+    std::copy_n(tile.sum, group_size, state.sum);
+    std::copy_n(tile.output, group_size * v_dim, state.output);
+    state.is_empty = false;
+    return;
+  }
+  using R1 = simd::Register<S, false>;
+  using kvdecode::exp;
+  for (Index g = 0; g < group_size; ++g) {
+    S& M = state.maximum[g];
+    S& L = state.sum[g];
+    const S* const from = tile.output + g * v_dim;
+    S* const to = state.output + g * v_dim;
+    if (!(M < tile.maximum[g])) {
+      const S b = exp(tile.maximum[g] - M);
+      L = R1::fma(b, tile.sum[g], L);
+      detail::merge_outputs<true>(b, from, to, v_dim);
+    } else {
+      const S a = exp(M - tile.maximum[g]);
+      L = R1::fma(a, L, tile.sum[g]);
+      detail::merge_outputs<false>(a, from, to, v_dim);
+      M = tile.maximum[g];
+    }
+  }
+}
+
+namespace detail {
+
 /// The kernels that know a format, for keys and for values: all else is compiled once.
 template <class S>
 using ScorePiece = void (*)(const AttentionPiece&, const S*, Index, Index, S, S, S*) noexcept;
@@ -255,41 +291,24 @@ void attend_tile_by(ScorePiece<S> score, ValuePiece<S> add_values, std::span<con
   S* const probs = scratch;                               // [group_size, 256], slot = position mod 256
   S* const output = probs + group_size * kTilePositions;  // [group_size, v_dim]
   S* const maximum = output + group_size * v_dim;         // [group_size]
-  S* const sum = maximum + group_size;                    // [group_size]
+  const AttentionState<S> tile =
+      state.is_empty ? state
+                     : AttentionState<S>{group_size, v_dim, maximum, maximum + group_size, output, true};
   for (const AttentionPiece& piece : pieces)
     score(piece, queries + piece.rotation * rotation_stride, group_size, k_dim, scale, cap,
           probs + piece.position % kTilePositions);
   for (Index g = 0; g < group_size; ++g) {
-    const auto tile = softmax_tile(pieces, probs + g * kTilePositions);
-    maximum[g] = tile.maximum;
-    sum[g] = tile.sum;
+    const auto softmax = softmax_tile(pieces, probs + g * kTilePositions);
+    tile.maximum[g] = softmax.maximum;
+    tile.sum[g] = softmax.sum;
   }
-  S* const target = state.is_empty ? state.output : output;
-  for (Index i = 0; i < group_size * v_dim; ++i) target[i] = S(0.0f);
+  for (Index i = 0; i < group_size * v_dim; ++i) tile.output[i] = S(0.0f);
   for (const AttentionPiece& piece : pieces)
-    add_values(piece, probs + piece.position % kTilePositions, group_size, v_dim, target);
-  if (state.is_empty) {  // the first tile is the state
-    std::copy_n(maximum, group_size, state.maximum);
-    std::copy_n(sum, group_size, state.sum);
+    add_values(piece, probs + piece.position % kTilePositions, group_size, v_dim, tile.output);
+  if (state.is_empty)  // the first tile is the state
     state.is_empty = false;
-    return;
-  }
-  using R1 = simd::Register<S, false>;
-  using kvdecode::exp;
-  for (Index g = 0; g < group_size; ++g) {
-    S& M = state.maximum[g];
-    S& L = state.sum[g];
-    if (!(M < maximum[g])) {
-      const S b = exp(maximum[g] - M);
-      L = R1::fma(b, sum[g], L);
-      merge_outputs<true>(b, output + g * v_dim, state.output + g * v_dim, v_dim);
-    } else {
-      const S a = exp(M - maximum[g]);
-      L = R1::fma(a, L, sum[g]);
-      merge_outputs<false>(a, output + g * v_dim, state.output + g * v_dim, v_dim);
-      M = maximum[g];
-    }
-  }
+  else
+    merge_tile(tile, state);
 }
 
 }  // namespace detail

@@ -59,18 +59,51 @@ class PieceCollector {
   kernels::AttentionPiece pieces_[kernels::kTilePositions];  // each holds a position at least
 };
 
-/// Walks the runs of keys and values in step and hands the rows that `query` sees to `flush`, one tile at a
-/// time.
+/// The tiles of positions that a query sees, numbered from 0 without the gap behind sinks.
+class VisibleTiles {
+ public:
+  VisibleTiles(const AttentionSpan& span, Index query) noexcept
+      : first_(span.first_visible(query) / kernels::kTilePositions),
+        n_sink_tiles_(std::min(n_tiles(std::min(span.n_sink, query + 1)), first_)),
+        size_(n_sink_tiles_ + n_tiles(query + 1) - first_) {}
+
+  Index size() const noexcept { return size_; }
+  Range all() const noexcept { return {0, size_}; }
+  /// The number of the tile that this position lies in.
+  Index number_of(Index position) const noexcept {
+    const Index tile = position / kernels::kTilePositions;
+    return tile < n_sink_tiles_ ? tile : tile - first_ + n_sink_tiles_;
+  }
+  /// The positions from tile `tiles.begin` to tile `tiles.end`, what lies between sinks and the others included.
+  Range positions(Range tiles) const noexcept { return {start_of(tiles.begin), start_of(tiles.end)}; }
+
+ private:
+  static Index n_tiles(Index positions) noexcept {
+    return (positions + kernels::kTilePositions - 1) / kernels::kTilePositions;
+  }
+  Index start_of(Index tile) const noexcept {
+    return (tile <= n_sink_tiles_ ? tile : tile - n_sink_tiles_ + first_) * kernels::kTilePositions;
+  }
+
+  Index first_;  // tile that is seen beside sinks
+  Index n_sink_tiles_;
+  Index size_;
+};
+
+/// Walks the runs of keys and values in step and hands the rows that `query` sees in some positions to `flush`, one tile
+/// at a time.
 /// @param rotation_of  (is_sink, rotation_shift) -> number of the query's rotation
 template <class KRuns, class VRuns, class RotationOf, class Flush>
 void for_each_visible_tile(const KRuns& keys, const VRuns& values, const AttentionSpan& span, Index query,
-                           RotationOf&& rotation_of, Flush&& flush) noexcept {
+                           Range positions, RotationOf&& rotation_of, Flush&& flush) noexcept {
   const Index first = span.first_visible(query);
   const Index sinks_end = std::min(span.n_sink, query + 1);
+  const Index stop = std::min(positions.end, query + 1);
   PieceCollector collector(flush);
   auto value_run = values.begin();
   for (const auto& key_run : keys) {
-    const Index begin = key_run.position, end = std::min(key_run.position + key_run.length, query + 1);
+    const Index begin = std::max(key_run.position, positions.begin),
+                end = std::min(key_run.position + key_run.length, stop);
     if (begin < sinks_end)
       collector.add(key_run, *value_run, begin, std::min(end, sinks_end),
                     rotation_of(true, key_run.rotation_shift));
@@ -82,6 +115,24 @@ void for_each_visible_tile(const KRuns& keys, const VRuns& values, const Attenti
 }
 
 }  // namespace detail
+
+/// Where items (a row and a KV head) are more than so many a thread, threads need not share one.
+inline constexpr Index kSharedItems = 4;
+/// Tiles whose states are kept until they are merged, for each thread.
+inline constexpr Index kSharedTiles = 16;
+/// Scalars of the state of one tile: maxima, sums and outputs.
+constexpr Index tile_state_size(Index group_size, Index head_dim) { return group_size * (head_dim + 2); }
+
+/// Some tiles of the attention of one row, for the query heads of one KV head.
+template <class S>
+struct AttentionTask {
+  Index segment;
+  Index row;  // of the pass
+  Index kv_head;
+  Range tiles;                       // of those that the row's query sees
+  kernels::AttentionState<S> state;  // of the first tile, or of all of them
+  Index state_stride = 0;            // scalars from one tile's state to the next; 0: they share one
+};
 
 template <class S>
 struct AttentionLayer {
@@ -155,21 +206,118 @@ struct AttentionLayer {
     });
   }
 
+  /// A row of the pass and a KV head: what attention is made of.
+  struct Item {
+    Index row;
+    Index kv_head;
+    Index segment;
+    detail::VisibleTiles tiles;
+  };
+  /// Calls f(number, item) for items first, first + step, first + 2 step … of the pass. Neighbours have the same row.
+  template <class F>
+  void for_each_item(const Pass<S>& pass, Index first, Index step, F&& f) const noexcept {
+    std::size_t segment = 0;
+    for (Index i = first; i < pass.n_rows() * n_kv_heads; i += step) {
+      const Index row = i / n_kv_heads;
+      while (row >= pass.segments[segment].first_row + pass.segments[segment].n_rows) ++segment;
+      const PassSegment& place = pass.segments[segment];
+      f(i, Item{row, i % n_kv_heads, static_cast<Index>(segment),
+                detail::VisibleTiles(span, place.position + row - place.first_row)});
+    }
+  }
+  S* output_of(const Pass<S>& pass, const Item& item) const noexcept {
+    return pass.buffers.attention.row(item.row) + item.kv_head * group_size() * head_dim;
+  }
+
   void attend(const Pass<S>& pass) const noexcept {
     const PassBuffers<S>& buffers = pass.buffers;
     const Index parts = pass.exec.concurrency();
-    const Index n_items = pass.n_rows() * n_kv_heads;
+    if (is_shared_by_tiles(pass)) return attend_by_tiles(pass);
     auto part = [&](Index i) noexcept {
-      // Every parts-th pair of a row and a KV head: late rows see more, so neighbours go to different threads.
-      std::size_t segment = 0;
-      for (Index item = i; item < n_items; item += parts) {
-        const Index row = item / n_kv_heads;
-        while (row >= pass.segments[segment].first_row + pass.segments[segment].n_rows) ++segment;
-        pass.kv.attend(pass, *this, static_cast<Index>(segment), row, item % n_kv_heads,
-                       buffers.scratch + i * buffers.scratch_stride);
-      }
+      // Every parts-th item: late rows see more, so neighbours go to different threads.
+      S* const scratch = buffers.scratch + i * buffers.scratch_stride;
+      for_each_item(pass, i, parts, [&](Index, const Item& item) {
+        const kernels::AttentionState<S> state{
+            group_size(), head_dim, scratch, scratch + group_size(), output_of(pass, item), true};
+        pass.kv.attend(pass, *this, {item.segment, item.row, item.kv_head, item.tiles.all(), state},
+                       scratch + 2 * group_size());
+        kernels::finish_attention(state, state.output);
+      });
     };
     pass.exec.parallel_for(parts, part);
+  }
+
+  /// Whether the threads would have rather different shares of the items: those of one row among many threads, say.
+  bool is_shared_by_tiles(const Pass<S>& pass) const noexcept {
+    const Index parts = pass.exec.concurrency();
+    if (parts == 1 || pass.n_rows() * n_kv_heads > kSharedItems * parts) return false;
+    Index all = 0, most = 0;
+    for (Index part = 0; part < parts; ++part) {
+      Index n = 0;
+      for_each_item(pass, part, parts, [&](Index, const Item& item) { n += item.tiles.size(); });
+      all += n;
+      most = std::max(most, n);
+    }
+    return most > 1 && most * parts > all + all / 8;
+  }
+
+  /// The threads take contiguous parts of the tiles of all items, a number of tiles at a time, and merge what they gave in
+  /// the tiles' order.
+  void attend_by_tiles(const Pass<S>& pass) const noexcept {
+    const PassBuffers<S>& buffers = pass.buffers;
+    const Index parts = pass.exec.concurrency(), n_items = pass.n_rows() * n_kv_heads;
+    const Index state_size = tile_state_size(group_size(), head_dim);
+    const Index at_once = kSharedTiles * parts / n_items;  // tiles of an item
+    S* const item_states = buffers.tile_states + kSharedTiles * parts * state_size;
+    const auto state_at = [&](S* at) {
+      return kernels::AttentionState<S>{group_size(),          head_dim, at, at + group_size(),
+                                        at + 2 * group_size(), true};
+    };
+    const auto tile_state = [&](Index item, Index tile) {
+      return state_at(buffers.tile_states + (item * at_once + tile) * state_size);
+    };
+    bool is_done = false;
+    for (Index begin = 0; !is_done; begin += at_once) {
+      const auto tiles_of = [&](const Item& item) {
+        return Range{std::min(begin, item.tiles.size()), std::min(begin + at_once, item.tiles.size())};
+      };
+      Index n_tiles = 0;
+      is_done = true;
+      for_each_item(pass, 0, 1, [&](Index, const Item& item) {
+        const Range tiles = tiles_of(item);
+        n_tiles += tiles.end - tiles.begin;
+        is_done = is_done && tiles.end == item.tiles.size();
+      });
+      auto compute = [&](Index i) noexcept {
+        const Range mine = split_range(n_tiles, parts, i);
+        Index before = 0;  // tiles of earlier items
+        for_each_item(pass, 0, 1, [&](Index number, const Item& item) {
+          const Range all = tiles_of(item);
+          const Range tiles{std::max(all.begin, all.begin + mine.begin - before),
+                            std::min(all.end, all.begin + mine.end - before)};
+          before += all.end - all.begin;
+          if (tiles.begin >= tiles.end) return;
+          pass.kv.attend(pass, *this,
+                         {item.segment, item.row, item.kv_head, tiles,
+                          tile_state(number, tiles.begin - begin), state_size},
+                         buffers.scratch + i * buffers.scratch_stride);
+        });
+      };
+      pass.exec.parallel_for(parts, compute);
+      auto merge = [&](Index i) noexcept {
+        for_each_item(pass, i, parts, [&](Index number, const Item& item) {
+          const Range tiles = tiles_of(item);
+          kernels::AttentionState<S> state = state_at(item_states + number * 2 * group_size());
+          state.output = output_of(pass, item);
+          state.is_empty = begin == 0;
+          for (Index tile = tiles.begin; tile < tiles.end; ++tile)
+            kernels::merge_tile(tile_state(number, tile - begin), state);
+          if (tiles.begin < tiles.end && tiles.end == item.tiles.size())
+            kernels::finish_attention(state, state.output);
+        });
+      };
+      pass.exec.parallel_for(parts, merge);
+    }
   }
 };
 
@@ -194,28 +342,32 @@ void append_rows(const Pass<S>& pass, Index layer) noexcept {
 }
 
 template <class S, class Cache>
-void attend_row(const Pass<S>& pass, const AttentionLayer<S>& layer, Index segment, Index row, Index kv_head,
+void attend_row(const Pass<S>& pass, const AttentionLayer<S>& layer, const AttentionTask<S>& task,
                 S* scratch) noexcept {
   const PassBuffers<S>& buffers = pass.buffers;
-  const PassSegment& place = pass.segments[static_cast<std::size_t>(segment)];
-  const Cache& cache = cache_of<Cache>(pass.kv.segments, segment);
-  const Index group = layer.group_size(), head_dim = layer.head_dim, q_dim = buffers.queries.cols;
-  const Index head_offset = kv_head * group * head_dim;
-  const S* queries =
-      (layer.n_rotations(pass.stands) > 1 ? buffers.rotated + row * q_dim : buffers.queries.row(row)) +
-      head_offset;
-  kernels::AttentionState<S> state{
-      group, head_dim, scratch, scratch + group, buffers.attention.row(row) + head_offset, true};
+  const PassSegment& place = pass.segments[static_cast<std::size_t>(task.segment)];
+  const Cache& cache = cache_of<Cache>(pass.kv.segments, task.segment);
+  const Index head_dim = layer.head_dim, q_dim = buffers.queries.cols;
+  const S* queries = (layer.n_rotations(pass.stands) > 1 ? buffers.rotated + task.row * q_dim
+                                                         : buffers.queries.row(task.row)) +
+                     task.kv_head * layer.group_size() * head_dim;
+  const Index query = place.position + task.row - place.first_row;
+  const VisibleTiles tiles(layer.span, query);
+  kernels::AttentionState<S> shared = task.state;
   for_each_visible_tile(
-      cache.keys(layer.layer, kv_head), cache.values(layer.layer, kv_head), layer.span,
-      place.position + row - place.first_row,
+      cache.keys(layer.layer, task.kv_head), cache.values(layer.layer, task.kv_head), layer.span, query,
+      tiles.positions(task.tiles),
       [&](bool is_sink, Index shift) { return layer.rotation_of(pass.stands, is_sink, shift); },
       [&](std::span<const kernels::AttentionPiece> pieces) {
+        const Index skip = (tiles.number_of(pieces.front().position) - task.tiles.begin) * task.state_stride;
+        kernels::AttentionState<S> own = task.state;
+        own.maximum += skip;
+        own.sum += skip;
+        own.output += skip;
         kernels::attend_tile<typename Cache::KeyFormat, typename Cache::ValueFormat>(
-            pieces, queries, pass.n_rows() * q_dim, head_dim, layer.scale, state, scratch + 2 * group,
-            layer.soft_cap);
+            pieces, queries, pass.n_rows() * q_dim, head_dim, layer.scale,
+            task.state_stride == 0 ? shared : own, scratch, layer.soft_cap);
       });
-  kernels::finish_attention(state, state.output);
 }
 
 }  // namespace detail
@@ -229,6 +381,11 @@ KvPort<S> kv_port(std::span<const Segment<Cache>> segments) noexcept {
 /// Scalars of scratch that a thread needs for attention.
 constexpr Index attention_layer_scratch(Index group_size, Index head_dim) {
   return 2 * group_size + kernels::attention_scratch(group_size, head_dim);
+}
+/// Scalars of states that threads need which share attention by tiles.
+constexpr Index attention_tile_states(Index group_size, Index head_dim, Index concurrency) {
+  if (concurrency == 1) return 0;
+  return concurrency * (kSharedTiles * tile_state_size(group_size, head_dim) + kSharedItems * 2 * group_size);
 }
 
 }  // namespace kvdecode

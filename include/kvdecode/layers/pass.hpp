@@ -87,6 +87,7 @@ struct PassBuffers {
   Index n_angles = 0;    // rotary pairs of the layer that has most
   S* scratch = nullptr;  // [concurrency, scratch_stride]
   Index scratch_stride = 0;
+  S* tile_states = nullptr;      // of attention that threads share by tiles of positions
   std::byte* rounded = nullptr;  // what the policy of activations makes of the rows of a product
 };
 
@@ -94,6 +95,8 @@ template <class S>
 struct Pass;
 template <class S>
 struct AttentionLayer;
+template <class S>
+struct AttentionTask;
 
 /// The caches of a pass behind two functions: layers are compiled once, whatever the caches are.
 template <class S>
@@ -101,8 +104,8 @@ struct KvPort {
   const void* segments = nullptr;  // of the caches' own type
   /// Appends the rows of keys and values of the pass to the caches.
   void (*append)(const Pass<S>& pass, Index layer) noexcept = nullptr;
-  /// The attention of the query heads of one KV head, for one row of a segment.
-  void (*attend)(const Pass<S>& pass, const AttentionLayer<S>& layer, Index segment, Index row, Index kv_head,
+  /// Some tiles of the attention of one row of a segment, for the query heads of one KV head.
+  void (*attend)(const Pass<S>& pass, const AttentionLayer<S>& layer, const AttentionTask<S>& task,
                  S* scratch) noexcept = nullptr;
 };
 

@@ -287,6 +287,7 @@ class Transformer {
     sizes.n_rotations = n_shifts * std::min<Index>(2, n_limits);
     sizes.concurrency = exec.concurrency();
     sizes.scratch = attention_layer_scratch(config.group_size(), config.head_dim);
+    sizes.tile_states = attention_tile_states(config.group_size(), config.head_dim, sizes.concurrency);
     for (const Index d_in : {sizes.d_model, sizes.q_dim, sizes.d_ff}) {
       const Index n = std::max(sizes.n_rows, sizes.n_head_rows);
       sizes.scratch = std::max(sizes.scratch, Activations::template scratch<S>(d_in, n));

@@ -24,6 +24,7 @@ struct WorkspaceSizes {
   Index n_rotations = 0;  // of a query in the layer that needs most; 1: in place
   Index concurrency = 0;
   Index scratch = 0;  // scalars a thread
+  Index tile_states = 0;  // scalars
   Index rounded_bytes = 0;
   Index n_experts = 0;
   Index n_experts_used = 0;
@@ -116,6 +117,7 @@ class Workspace {
     }
     b.scratch_stride = rounded(s.scratch * static_cast<Index>(sizeof(S))) / static_cast<Index>(sizeof(S));
     b.scratch = take(s.concurrency * b.scratch_stride);
+    b.tile_states = take(s.tile_states);
     constexpr auto scalar = static_cast<Index>(sizeof(S));
     S* const rounded_rows = take((s.rounded_bytes + scalar - 1) / scalar);
     b.rounded = reinterpret_cast<std::byte*>(rounded_rows);
