@@ -27,8 +27,6 @@ BEGIN {
   # Umbrellas lie beside the layers and may include what their most demanding layer may.
   umbrella["kvdecode.hpp"] = "decode"
   umbrella["compiled.hpp"] = "decode"
-  umbrella["compiled_float.cpp"] = "decode"
-  umbrella["compiled_double.cpp"] = "decode"
   umbrella["io.hpp"] = "io"
   umbrella["text.hpp"] = "text"
   umbrella["pipeline.hpp"] = "pipeline"
@@ -61,12 +59,12 @@ FNR == 1 {
   local_path = path
   sub(/^kvdecode\//, "", local_path)
   layer = local_path
-  if (!sub(/\/.*/, "", layer)) layer = (local_path in umbrella) ? umbrella[local_path] : ""
+  is_compiled = local_path ~ /^compiled(_[a-z0-9_]+\.c|\.h)pp$/  # lists of instantiations
+  if (!sub(/\/.*/, "", layer)) layer = umbrella[is_compiled ? "compiled.hpp" : local_path]
   if (!(layer in allow)) { fault("belongs to no known layer"); layer = "core" }
   if (local_path !~ /^[a-z0-9_\/]+\.(hpp|cpp)$/) fault("file names are snake_case")
   in_simd = local_path ~ /^core\/simd\//
   is_config = local_path == "core/config.hpp"
-  is_compiled = local_path ~ /^compiled(_[a-z]+\.c|\.h)pp$/  # lists of instantiations
   may_define = is_compiled || in_simd || is_config || local_path == "core/version.hpp"
   is_source = local_path ~ /\.cpp$/
   once = needs_namespace = has_namespace = continues = 0
