@@ -15,10 +15,12 @@
 #include <kvdecode/core/element_formats.hpp>
 #include <kvdecode/decode/strategies.hpp>
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <iterator>
 #include <sstream>
+#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -93,6 +95,35 @@ inline kvdecode::ModelConfig model_config(Index model) {
     if (wide.scaling.kind != Scaling::kNone) config.rotary.scaling = wide.scaling;
   }
   return config;
+}
+
+/// Those of the full product: every kind of span, of positions and of heads, small ones first.
+inline std::vector<Index> product_models() {
+  constexpr std::string_view small[] = {
+      "gqa",
+      "mqa hd16 layer_norm relu2 both_norms interleaved yarn own_angles head_norms tied sliding capped",
+      "mqa hd5 relu plain post_norms interleaved partial own_angles whole_norms sinks scaled_embedding "
+      "experts",
+      "mha gelu_tanh both_norms interleaved whole_norms sinks_within scaled_embedding norm_offset "
+      "some_experts",
+      "shared interleaved yarn own_angles whole_norms tied chunk capped scaled_embedding experts",
+      "hd16 layer_norm plain post_norms mixed scale capped some_experts",
+      "mqa hd12 gelu shared interleaved partial head_norms tied mixed_sinks capped scaled_embedding",
+      "mqa hd12 layer_norm relu parallel learned tied capped norm_offset some_experts",
+      "mha hd12 relu2 post_norms no_positions whole_norms tied capped norm_offset experts",
+      "hd16 relu plain shared interleaved longrope half_turned head_norms tied chunk capped experts",
+  };
+  constexpr Index wide[] = {1, 2, 4, 5, 6, 10};  // full, sliding, both kinds of sinks, chunked, by epochs
+  std::vector<Index> models;
+  for (const std::string_view words : small) {
+    const auto* const found =
+        std::find(std::begin(kvdecode_test::kSmallConfigs), std::end(kvdecode_test::kSmallConfigs), words);
+    if (found == std::end(kvdecode_test::kSmallConfigs))
+      throw std::invalid_argument("no small config \"" + std::string(words) + "\"");
+    models.push_back(found - std::begin(kvdecode_test::kSmallConfigs));
+  }
+  for (const Index model : wide) models.push_back(kNSmallModels + model);
+  return models;
 }
 
 // ---- Caches ------------------------------------------------------------------------------------------------

@@ -34,7 +34,8 @@ struct HostPair {
 struct NamedExecutor {
   const char* name;
   ExecutorRef exec;
-  bool is_slow = false;  // starts threads at every call
+  bool is_slow = false;     // starts threads at every call
+  bool is_typical = false;  // stands for the others where each of them would take long
 };
 
 /// Owns the threads.
@@ -52,16 +53,16 @@ class ExecutorList {
   HostPair host_;
   kvdecode_test::BackwardsExecutor backwards_{5};
   std::vector<NamedExecutor> all_{
-      {"inline", {}},
+      {"inline", {}, false, true},
       {"sequential", sequential_},
       {"team of 1", team_1_},
-      {"team of 2", team_2_},
+      {"team of 2", team_2_, false, true},
       {"team of 3", team_3_},
       {"Eigen 1", eigen_1_},
-      {"Eigen 2", eigen_2_},
+      {"Eigen 2", eigen_2_, false, true},
       {"Eigen 3", eigen_3_},
       {"host's two threads", host_, true},
-      {"backwards, as 5", backwards_},
+      {"backwards, as 5", backwards_, false, true},
   };
 };
 

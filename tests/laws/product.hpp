@@ -12,7 +12,6 @@
 #include <iterator>
 #include <map>
 #include <string>
-#include <string_view>
 #include <tuple>
 #include <type_traits>
 #include <vector>
@@ -154,26 +153,9 @@ Index try_everyday_rows() {
 /// @return how many rows were of this scalar and part
 template <class S, Index part, Index n_parts>
 Index try_full_product() {
-  constexpr std::string_view small[] = {"gqa",
-                                        "mqa hd16 layer_norm relu2 interleaved llama3 tied sliding",
-                                        "mqa hd5 relu plain interleaved partial sinks",
-                                        "mha gelu_tanh interleaved sinks_within",
-                                        "shared interleaved llama3 tied chunk",
-                                        "hd16 layer_norm plain mixed scale",
-                                        "mha hd5 partial llama3 mixed_sinks scale",
-                                        "mqa hd12 layer_norm relu parallel learned tied",
-                                        "mha hd12 relu2 no_positions tied"};
-  constexpr Index wide[] = {1, 2, 4, 5, 6, 10};  // full, sliding, both kinds of sinks, chunked, by epochs
-  std::vector<Index> models;
-  for (Index model = 0; model < kNSmallModels; ++model)
-    if (std::find(std::begin(small), std::end(small), model_words(model)) != std::end(small))
-      models.push_back(model);
-  CHECK(models.size() == std::size(small));
-  for (const Index model : wide) models.push_back(kNSmallModels + model);
-
   const Ranges all = all_values();
   Index turn = 0, n_tried = 0;
-  for (const Index model : models) {
+  for (const Index model : product_models()) {
     Product<S, part, n_parts> product;  // keeps the answers of one model
     const bool is_wide = model >= kNSmallModels;
     Row row{};
@@ -189,7 +171,8 @@ Index try_full_product() {
             row[kChunkAxis] = turn % all.end[kChunkAxis];
             row[kFpModeAxis] = turn % all.end[kFpModeAxis];
             // Where every length takes long, one stands for the others.
-            const bool is_slow = is_wide ? row[kStrategyAxis] != 0 : executors()[row[kExecutorAxis]].is_slow;
+            const NamedExecutor& executor = executors()[row[kExecutorAxis]];
+            const bool is_slow = is_wide ? row[kStrategyAxis] != 0 || !executor.is_typical : executor.is_slow;
             if (is_slow && kLengths[row[kLengthAxis]] != (is_wide ? 257 : 7)) continue;
             // All 300 positions, where nothing is slower than it has to be.
             const bool everywhere = is_wide && row[kStrategyAxis] == 0 && row[kExecutorAxis] == 0 &&

@@ -46,6 +46,27 @@ TEST_CASE("rows: one row less and a pair is missing") {
 
 TEST_CASE("rows: are the same ones each time") { CHECK(everyday_rows() == everyday_rows()); }
 
+TEST_CASE("rows: the models of the full product are there, each once, and have every kind of span") {
+  const std::vector<Index> models = product_models();
+  CHECK(std::set<Index>(models.begin(), models.end()).size() == 16);
+  bool sees_all = false, slides = false, keeps_sinks = false, is_chunked = false, has_epochs = false;
+  for (const Index model : models) {
+    const kvdecode::ModelConfig config = model_config(model);
+    for (const kvdecode::AttentionSpan& span : config.spans) {
+      sees_all |= span == kvdecode::AttentionSpan{};
+      slides |= span.window > 0 && span.n_sink == 0;
+      keeps_sinks |= span.n_sink > 0;
+      is_chunked |= span.chunk > 0;
+    }
+    has_epochs |= config.rotary_epoch(1) != config.rotary_epoch(300);
+  }
+  CHECK(sees_all);
+  CHECK(slides);
+  CHECK(keeps_sinks);
+  CHECK(is_chunked);
+  CHECK(has_epochs);
+}
+
 TEST_CASE("rows: describe() names what a row is made of") {
   Row row{};
   row[kModelAxis] = 4;
