@@ -367,9 +367,7 @@ void int8_linear_one(const MatrixView& w, Range rows, const RoundedRows<float>& 
 
 /// Whether rows in this format are multiplied as integers.
 template <class F>
-concept IsMultipliedAsIntegers = requires {
-  typename F::Layout;
-};
+concept IsMultipliedAsIntegers = IntegerLayout<typename F::Layout>;
 
 /// Scalars of scratch that int8_linear_rows() needs.
 template <class S>

@@ -48,6 +48,13 @@ constexpr Index panel_rows(Index d_in) {
   return std::clamp<Index>(rows / TileShape<S>::kRows * TileShape<S>::kRows, TileShape<S>::kRows, 64);
 }
 
+/// Whether unpacking costs so much that it hardly shows whether rows are side by side: then they are not, and the
+/// code is a fraction of what a tall tile's would be.
+template <class F>
+concept IsRowByRow = requires {
+  requires F::Layout::kIsRowByRow;
+};
+
 /// Rows [begin, begin + n) of W as scalars, one after another in `out`.
 template <class F, class S>
 void decode_rows(const MatrixView& w, Index begin, Index n, S* out) noexcept {
@@ -64,10 +71,14 @@ void decode_rows(const MatrixView& w, Index begin, Index n, S* out) noexcept {
       for (; k + F::kBlock <= w.cols; k += F::kBlock) {
         const std::byte* const block = row + k / F::kBlock * F::kBlockBytes;
         const auto scales = F::scales(block);
-        simd::unroll<static_cast<int>(F::kBlock) / kLanes>([&](auto part) KVDECODE_INLINE_LAMBDA {
-          constexpr int i = part * kLanes;
+        const auto some = [&](int i) KVDECODE_INLINE_LAMBDA {
           F::template widen_block<S>(block, scales, i).storeu(out + r * w.cols + k + i);
-        });
+        };
+        constexpr int n_parts = static_cast<int>(F::kBlock) / kLanes;
+        if constexpr (IsRowByRow<F>)
+          for (int part = 0; part < n_parts; ++part) some(part * kLanes);
+        else
+          simd::unroll<n_parts>([&](auto part) KVDECODE_INLINE_LAMBDA { some(part * kLanes); });
       }
     for (; k + kLanes <= w.cols; k += kLanes) F::template widen<S>(row, k).storeu(out + r * w.cols + k);
     for (; k < w.cols; ++k) out[r * w.cols + k] = F::template decode<S>(row, k);
@@ -125,7 +136,7 @@ void linear_many(const MatrixView& w, Range rows, RowsView<const S> x, RowsView<
 /// Rows of the product for one token, from the stored bytes.
 template <class F, class S>
 void linear_one(const MatrixView& w, Range rows, const S* x, S* y) noexcept {
-  constexpr int most = Lanes<S>::width == 1 ? 1 : simd::kVectorRegisters >= 32 ? 8 : 4;
+  constexpr int most = Lanes<S>::width == 1 || IsRowByRow<F> ? 1 : simd::kVectorRegisters >= 32 ? 8 : 4;
   constexpr bool is_narrow = byte_near<F>(kLanes) < 64;
   Index r = rows.begin;
   const auto run = [&](auto tile) {

@@ -38,17 +38,11 @@ struct LanesPair {
 /// | B::value(block, i) | number i of the block: the definition |
 /// | B::Scales, B::scales(block) | what the numbers of a block share, ready for use |
 /// | B::values(block, scales, i) | numbers i … i+15, the same bits as value(); i is a multiple of 16 |
-/// | B::codes(block, i) | what of them is a signed byte: in units of the scale, from the minimum |
-/// | B::kSpan | how many numbers share an integer scale, 16 or 32; 0: there is none |
-/// | B::kHasMinimum | whether there is one |
-/// | B::kHasHalfScales | whether scale and minimum alone turn codes into numbers, as binary16 at bytes 0 and 2 |
-/// | B::integers(block) | the scales of codes |
 /// | B::pair(block, scales, i) | optional: numbers i … i+31 as two times 16, where that saves something; i is a multiple of 32 |
 /// | B::encode(values, block) | optional: stores kSize doubles |
+/// | B::kIsRowByRow | optional: true where unpacking costs more than what rows side by side would save; such a format is multiplied one row at a time, by less code |
 ///
 /// A stored number is a float, rounded as `value` says: each product by itself, never fused with a sum.
-/// As integers, number i is scale s[i / kSpan] code(i) + minimum m[i / kSpan]; s and m are 1 where kSpan is 0. The sum
-/// of s code(i) q over a span of 32, or two of 16, is less than 2^24 for |q| <= 127: exact in float.
 template <class B>
 concept BlockLayout = requires(const std::byte* block, int i, const typename B::Scales& scales) {
   { B::kId } -> std::convertible_to<FormatId>;
@@ -56,9 +50,26 @@ concept BlockLayout = requires(const std::byte* block, int i, const typename B::
   { B::value(block, i) } -> std::same_as<float>;
   { B::scales(block) } -> std::same_as<typename B::Scales>;
   { B::values(block, scales, i) } -> std::same_as<Lanes<float>>;
+};
+
+/// A layout whose numbers are integers times scales, for activations that are integers too.
+///
+/// | expression | meaning |
+/// |---|---|
+/// | B::codes(block, i) | what of numbers i … i+15 is a signed byte: in units of the scale, from the minimum |
+/// | B::kSpan | how many numbers share an integer scale, 16 or 32; 0: there is none |
+/// | B::kHasMinimum | whether there is one |
+/// | B::kHasHalfScales | whether scale and minimum alone turn codes into numbers, as binary16 at bytes 0 and 2 |
+/// | B::integers(block) | the scales of codes |
+///
+/// Number i is scale s[i / kSpan] code(i) + minimum m[i / kSpan]; s and m are 1 where kSpan is 0. The sum of s code(i) q
+/// over a span of 32, or two of 16, is less than 2^24 for |q| <= 127: exact in float.
+template <class B>
+concept IntegerLayout = BlockLayout<B> && requires(const std::byte* block, int i) {
   { B::codes(block, i) } -> std::same_as<simd::Bytes>;
   requires B::kSpan == 0 || B::kSpan == 16 || B::kSpan == 32;
   { B::kHasMinimum } -> std::convertible_to<bool>;
+  { B::kHasHalfScales } -> std::convertible_to<bool>;
   { B::integers(block) } -> std::same_as<detail::Integers>;
 };
 
@@ -135,6 +146,11 @@ struct OneScale {
 struct ScaleAndMinimum {
   float scale;
   float minimum;
+};
+/// One for each kSize / n numbers.
+template <int n>
+struct PartScales {
+  float scale[n];
 };
 /// The levels that four bits stand for.
 struct Levels {
