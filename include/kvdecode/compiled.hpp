@@ -22,6 +22,9 @@
 #ifndef KVDECODE_TEMPLATE_float_k_quants
 #define KVDECODE_TEMPLATE_float_k_quants extern template
 #endif
+#ifndef KVDECODE_TEMPLATE_float_code_books
+#define KVDECODE_TEMPLATE_float_code_books extern template
+#endif
 #ifndef KVDECODE_TEMPLATE_float_int8
 #define KVDECODE_TEMPLATE_float_int8 extern template
 #endif
@@ -33,6 +36,9 @@
 #endif
 #ifndef KVDECODE_TEMPLATE_double_k_quants
 #define KVDECODE_TEMPLATE_double_k_quants extern template
+#endif
+#ifndef KVDECODE_TEMPLATE_double_code_books
+#define KVDECODE_TEMPLATE_double_code_books extern template
 #endif
 #ifndef KVDECODE_TEMPLATE_double_int8
 #define KVDECODE_TEMPLATE_double_int8 extern template
@@ -72,6 +78,18 @@
   KVDECODE_TEMPLATE_BLOCKS(linear, IQ4_NL, S)                                                              \
   KVDECODE_TEMPLATE_BLOCKS(k_quants, IQ4_XS, S)                                                            \
   KVDECODE_TEMPLATE_BLOCKS(linear, MXFP4, S)                                                               \
+  KVDECODE_TEMPLATE_LINEAR(code_books, IQ1_S, S)                                                           \
+  KVDECODE_TEMPLATE_LINEAR(code_books, IQ1_M, S)                                                           \
+  KVDECODE_TEMPLATE_LINEAR(code_books, IQ2_XXS, S)                                                         \
+  KVDECODE_TEMPLATE_LINEAR(code_books, IQ2_XS, S)                                                          \
+  KVDECODE_TEMPLATE_LINEAR(code_books, IQ2_S, S)                                                           \
+  KVDECODE_TEMPLATE_LINEAR(code_books, IQ3_XXS, S)                                                         \
+  KVDECODE_TEMPLATE_LINEAR(code_books, IQ3_S, S)                                                           \
+  KVDECODE_TEMPLATE_LINEAR(code_books, TQ1_0, S)                                                           \
+  KVDECODE_TEMPLATE_LINEAR(code_books, TQ2_0, S)                                                           \
+  KVDECODE_TEMPLATE_LINEAR(code_books, NVFP4, S)                                                           \
+  KVDECODE_TEMPLATE_LINEAR(code_books, Q1_0, S)                                                            \
+  KVDECODE_TEMPLATE_LINEAR(code_books, Q2_0, S)                                                            \
   KVDECODE_TEMPLATE_ATTENTION(F64, S)                                                                      \
   KVDECODE_TEMPLATE_ATTENTION(F32, S)                                                                      \
   KVDECODE_TEMPLATE_ATTENTION(F16, S)                                                                      \
@@ -121,10 +139,12 @@ KVDECODE_TEMPLATE_MODELS(Int8Activations, GgufFormats)
 #undef KVDECODE_TEMPLATE
 #undef KVDECODE_TEMPLATE_float_linear
 #undef KVDECODE_TEMPLATE_float_k_quants
+#undef KVDECODE_TEMPLATE_float_code_books
 #undef KVDECODE_TEMPLATE_float_int8
 #undef KVDECODE_TEMPLATE_float_model
 #undef KVDECODE_TEMPLATE_double_linear
 #undef KVDECODE_TEMPLATE_double_k_quants
+#undef KVDECODE_TEMPLATE_double_code_books
 #undef KVDECODE_TEMPLATE_double_int8
 #undef KVDECODE_TEMPLATE_double_model
 #undef KVDECODE_TEMPLATE_LINEAR

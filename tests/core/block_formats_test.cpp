@@ -39,11 +39,25 @@ TYPE_TO_STRING_AS("Q6_K", kvdecode::Q6_K);
 TYPE_TO_STRING_AS("IQ4_NL", kvdecode::IQ4_NL);
 TYPE_TO_STRING_AS("IQ4_XS", kvdecode::IQ4_XS);
 TYPE_TO_STRING_AS("MXFP4", kvdecode::MXFP4);
+TYPE_TO_STRING_AS("IQ1_S", kvdecode::IQ1_S);
+TYPE_TO_STRING_AS("IQ1_M", kvdecode::IQ1_M);
+TYPE_TO_STRING_AS("IQ2_XXS", kvdecode::IQ2_XXS);
+TYPE_TO_STRING_AS("IQ2_XS", kvdecode::IQ2_XS);
+TYPE_TO_STRING_AS("IQ2_S", kvdecode::IQ2_S);
+TYPE_TO_STRING_AS("IQ3_XXS", kvdecode::IQ3_XXS);
+TYPE_TO_STRING_AS("IQ3_S", kvdecode::IQ3_S);
+TYPE_TO_STRING_AS("TQ1_0", kvdecode::TQ1_0);
+TYPE_TO_STRING_AS("TQ2_0", kvdecode::TQ2_0);
+TYPE_TO_STRING_AS("NVFP4", kvdecode::NVFP4);
+TYPE_TO_STRING_AS("Q1_0", kvdecode::Q1_0);
+TYPE_TO_STRING_AS("Q2_0", kvdecode::Q2_0);
 
 #define KVDECODE_TEST_BLOCK_FORMATS                                                                       \
   kvdecode::Q8_0, kvdecode::Q4_0, kvdecode::Q4_1, kvdecode::Q5_0, kvdecode::Q5_1, kvdecode::Q2_K,         \
       kvdecode::Q3_K, kvdecode::Q4_K, kvdecode::Q5_K, kvdecode::Q6_K, kvdecode::IQ4_NL, kvdecode::IQ4_XS, \
-      kvdecode::MXFP4
+      kvdecode::MXFP4, kvdecode::IQ1_S, kvdecode::IQ1_M, kvdecode::IQ2_XXS, kvdecode::IQ2_XS,             \
+      kvdecode::IQ2_S, kvdecode::IQ3_XXS, kvdecode::IQ3_S, kvdecode::TQ1_0, kvdecode::TQ2_0,              \
+      kvdecode::NVFP4, kvdecode::Q1_0, kvdecode::Q2_0
 
 namespace {
 
@@ -85,11 +99,9 @@ Index number_after(std::string_view text, std::string_view key, std::size_t from
   return std::stoll(std::string(text.substr(at + key.size(), 20)));
 }
 
-/// tests/data/gguf/quant/FORMAT.safetensors: `raw` uint8 [rows, row_bytes], `expected` float32 [rows, cols].
-template <class F>
-Vectors load_vectors() {
-  const std::string path =
-      std::string(KVDECODE_TEST_DATA_DIR) + "/gguf/quant/" + std::string(F::kName) + ".safetensors";
+/// tests/data/gguf/quant/NAME.safetensors: `raw` uint8 [rows, row_bytes], `expected` float32 [rows, cols].
+Vectors load_vectors(const std::string& name) {
+  const std::string path = std::string(KVDECODE_TEST_DATA_DIR) + "/gguf/quant/" + name + ".safetensors";
   std::ifstream file(path, std::ios::binary);
   const std::string bytes{std::istreambuf_iterator<char>(file), {}};
   if (bytes.size() < 8) throw std::runtime_error("test vectors: cannot read " + path);
@@ -98,8 +110,8 @@ Vectors load_vectors() {
   const std::string_view header = std::string_view(bytes).substr(8, n_header);
   const std::string_view data = std::string_view(bytes).substr(8 + n_header);
   Vectors vectors;
-  const auto read = [&](std::string_view name, auto& values, Index& rows, Index& cols) {
-    const std::size_t record = header.find(name);
+  const auto read = [&](std::string_view tensor, auto& values, Index& rows, Index& cols) {
+    const std::size_t record = header.find(tensor);
     const std::size_t shape = header.find("\"shape\":[", record);
     rows = number_after(header, "\"shape\":[", record);
     cols = number_after(header, ",", shape);
@@ -116,9 +128,24 @@ Vectors load_vectors() {
 
 template <class F>
 const Vectors& vectors_of() {
-  static const Vectors vectors = load_vectors<F>();
+  static const Vectors vectors = load_vectors(std::string(F::kName));
   return vectors;
 }
+
+template <class F>
+constexpr Index kNumbersOfBook = 0;
+template <>
+constexpr Index kNumbersOfBook<kvdecode::IQ1_S> = 2048 * 8;
+template <>
+constexpr Index kNumbersOfBook<kvdecode::IQ2_XXS> = 256 * 8;
+template <>
+constexpr Index kNumbersOfBook<kvdecode::IQ2_XS> = 512 * 8;
+template <>
+constexpr Index kNumbersOfBook<kvdecode::IQ2_S> = 1024 * 8;
+template <>
+constexpr Index kNumbersOfBook<kvdecode::IQ3_XXS> = 256 * 4;
+template <>
+constexpr Index kNumbersOfBook<kvdecode::IQ3_S> = 512 * 4;
 
 template <class S>
 std::vector<S> as(const std::vector<float>& values) {
@@ -145,6 +172,20 @@ TEST_CASE_TEMPLATE("block formats: every number is the reference's, to the bit",
   check_same_bits(decoded_double, as<double>(v.expected));
   CHECK(static_cast<float>(F::template decode<Counting<float>>(v.row(1), 77)) ==
         v.expected[static_cast<std::size_t>(v.cols + 77)]);
+}
+
+TEST_CASE_TEMPLATE("block formats: every entry of a code book is the reference's", F, kvdecode::IQ1_S,
+                   kvdecode::IQ2_XXS, kvdecode::IQ2_XS, kvdecode::IQ2_S, kvdecode::IQ3_XXS, kvdecode::IQ3_S) {
+  const Vectors v = load_vectors(std::string(F::kName) + "-grid");
+  CHECK(v.rows * v.cols >= kNumbersOfBook<F>);
+  std::vector<float> decoded, widened(v.expected.size());
+  for (Index r = 0; r < v.rows; ++r)
+    for (Index i = 0; i < v.cols; ++i) {
+      decoded.push_back(F::template decode<float>(v.row(r), i));
+      if (i % kLanes == 0) F::template widen<float>(v.row(r), i).storeu(widened.data() + r * v.cols + i);
+    }
+  check_same_bits(decoded, v.expected);
+  check_same_bits(widened, v.expected);
 }
 
 template <class F, class S>
@@ -329,6 +370,18 @@ TEST_CASE("block formats: each has its name, under its tag too") {
   CHECK(kvdecode::IQ4_NL::kName == "iq4_nl");
   CHECK(kvdecode::IQ4_XS::kName == "iq4_xs");
   CHECK(kvdecode::MXFP4::kName == "mxfp4");
+  CHECK(kvdecode::IQ1_S::kName == "iq1_s");
+  CHECK(kvdecode::IQ1_M::kName == "iq1_m");
+  CHECK(kvdecode::IQ2_XXS::kName == "iq2_xxs");
+  CHECK(kvdecode::IQ2_XS::kName == "iq2_xs");
+  CHECK(kvdecode::IQ2_S::kName == "iq2_s");
+  CHECK(kvdecode::IQ3_XXS::kName == "iq3_xxs");
+  CHECK(kvdecode::IQ3_S::kName == "iq3_s");
+  CHECK(kvdecode::TQ1_0::kName == "tq1_0");
+  CHECK(kvdecode::TQ2_0::kName == "tq2_0");
+  CHECK(kvdecode::NVFP4::kName == "nvfp4");
+  CHECK(kvdecode::Q1_0::kName == "q1_0");
+  CHECK(kvdecode::Q2_0::kName == "q2_0");
   CHECK(to_string(FormatId::kQ8_0) == "q8_0");
   CHECK(to_string(FormatId::kQ4_0) == "q4_0");
   CHECK(to_string(FormatId::kQ4_1) == "q4_1");
@@ -342,8 +395,20 @@ TEST_CASE("block formats: each has its name, under its tag too") {
   CHECK(to_string(FormatId::kIQ4_NL) == "iq4_nl");
   CHECK(to_string(FormatId::kIQ4_XS) == "iq4_xs");
   CHECK(to_string(FormatId::kMXFP4) == "mxfp4");
+  CHECK(to_string(FormatId::kIQ1_S) == "iq1_s");
+  CHECK(to_string(FormatId::kIQ1_M) == "iq1_m");
+  CHECK(to_string(FormatId::kIQ2_XXS) == "iq2_xxs");
+  CHECK(to_string(FormatId::kIQ2_XS) == "iq2_xs");
+  CHECK(to_string(FormatId::kIQ2_S) == "iq2_s");
+  CHECK(to_string(FormatId::kIQ3_XXS) == "iq3_xxs");
+  CHECK(to_string(FormatId::kIQ3_S) == "iq3_s");
+  CHECK(to_string(FormatId::kTQ1_0) == "tq1_0");
+  CHECK(to_string(FormatId::kTQ2_0) == "tq2_0");
+  CHECK(to_string(FormatId::kNVFP4) == "nvfp4");
+  CHECK(to_string(FormatId::kQ1_0) == "q1_0");
+  CHECK(to_string(FormatId::kQ2_0) == "q2_0");
   const auto all = []<class... F>(kvdecode::FormatList<F...>) {
-    return (has_format(GgufFormats{}, F::kId) && ...) && sizeof...(F) == 17;
+    return (has_format(GgufFormats{}, F::kId) && ...) && sizeof...(F) == 29;
   };
   CHECK(all(GgufFormats{}));
 }

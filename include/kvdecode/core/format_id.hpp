@@ -31,6 +31,18 @@ enum class FormatId : std::uint8_t {
   kIQ4_NL,
   kIQ4_XS,
   kMXFP4,
+  kIQ1_S,
+  kIQ1_M,
+  kIQ2_XXS,
+  kIQ2_XS,
+  kIQ2_S,
+  kIQ3_XXS,
+  kIQ3_S,
+  kTQ1_0,
+  kTQ2_0,
+  kNVFP4,
+  kQ1_0,
+  kQ2_0,
 };
 
 constexpr std::string_view to_string(FormatId id) {
@@ -53,6 +65,18 @@ constexpr std::string_view to_string(FormatId id) {
     case FormatId::kIQ4_NL: return "iq4_nl";
     case FormatId::kIQ4_XS: return "iq4_xs";
     case FormatId::kMXFP4: return "mxfp4";
+    case FormatId::kIQ1_S: return "iq1_s";
+    case FormatId::kIQ1_M: return "iq1_m";
+    case FormatId::kIQ2_XXS: return "iq2_xxs";
+    case FormatId::kIQ2_XS: return "iq2_xs";
+    case FormatId::kIQ2_S: return "iq2_s";
+    case FormatId::kIQ3_XXS: return "iq3_xxs";
+    case FormatId::kIQ3_S: return "iq3_s";
+    case FormatId::kTQ1_0: return "tq1_0";
+    case FormatId::kTQ2_0: return "tq2_0";
+    case FormatId::kNVFP4: return "nvfp4";
+    case FormatId::kQ1_0: return "q1_0";
+    case FormatId::kQ2_0: return "q2_0";
   }
   return "?";
 }

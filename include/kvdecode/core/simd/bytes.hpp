@@ -25,6 +25,28 @@ KVDECODE_INLINE Bytes load_bytes(const std::byte* p) {
 
 KVDECODE_INLINE Bytes splat_bytes(std::uint8_t b) { return Bytes{} + b; }
 
+/// The bytes of two words, lowest first.
+KVDECODE_INLINE Bytes bytes_of(std::uint64_t first, std::uint64_t second) {
+  const std::uint64_t halves[2] = {first, second};
+  Bytes v;
+  std::memcpy(&v, halves, sizeof v);
+  return v;
+}
+
+/// Each of eight pairs of bits as a byte of its own.
+constexpr std::uint64_t pairs_as_bytes(std::uint16_t bits) {
+  std::uint64_t v = bits;
+  v = (v | v << 24) & 0x000000ff000000ffu;
+  v = (v | v << 12) & 0x000f000f000f000fu;
+  return (v | v << 6) & 0x0303030303030303u;
+}
+/// Each of four nibbles as a byte of its own.
+constexpr std::uint64_t nibbles_as_bytes(std::uint16_t bits) {
+  std::uint64_t v = bits;
+  v = (v | v << 8) & 0x00ff00ffu;
+  return (v | v << 4) & 0x0f0f0f0fu;
+}
+
 /// Bytes 8 … 15 in the places of bytes 0 … 7, then zeros.
 KVDECODE_INLINE Bytes upper_half(Bytes v) {
   std::uint64_t halves[2];
