@@ -11,6 +11,7 @@
 #include <cstring>
 #include <functional>
 #include <initializer_list>
+#include <limits>
 #include <map>
 #include <set>
 #include <span>
@@ -504,6 +505,64 @@ TEST_CASE("GGUF architectures: experts") {
     CHECK(is(expert.w_gate.matrix, 6, 8, -1.0f - 96.0f * static_cast<float>(i)));
     CHECK(is(expert.w_up.matrix, 6, 8, -49.0f - 96.0f * static_cast<float>(i)));
   }
+}
+
+TEST_CASE(
+    "GGUF architectures: a scale beside a matrix multiplies its products, the inputs' one is left aside") {
+  const TemporaryFolder folder;
+  const auto load = [&](const TinyModel& model) {
+    return load_gguf_model(folder.write("tiny.gguf", model.bytes()));
+  };
+  CHECK(load({"llama"}).weights.layers[1].w_q.scale == 1.0);
+  const LoadedModel llama = load({"llama",
+                                  {},
+                                  both(both(with_tensor("blk.1.attn_q.scale", {1}, {0.25f}),
+                                            with_tensor("blk.1.ffn_down.scale", {}, {-3.0f})),
+                                       both(with_tensor("blk.1.attn_q.input_scale", {1}, {7.0f}),
+                                            with_tensor("output.scale", {1}, {2.0f})))});
+  CHECK(llama.weights.layers[1].w_q.scale == 0.25);
+  CHECK(llama.weights.layers[1].w_down.scale == -3.0);
+  CHECK(llama.weights.layers[1].w_k.scale == 1.0);
+  CHECK(llama.weights.layers[0].w_q.scale == 1.0);
+  CHECK(llama.weights.head.scale == 2.0);
+  REQUIRE(llama.report.ignored_tensors.size() == 1);
+  CHECK(llama.report.ignored_tensors[0].name == "blk.1.attn_q.input_scale");
+  // Parts of a matrix have the scale of all of it.
+  const LoadedModel phi3 = load({"phi3",
+                                 {},
+                                 both(with_tensor("blk.0.attn_qkv.scale", {1}, {0.5f}),
+                                      with_tensor("blk.0.ffn_up.scale", {1}, {0.75f}))});
+  CHECK(phi3.weights.layers[0].w_k.scale == 0.5);
+  CHECK(phi3.weights.layers[0].w_gate.scale == 0.75);
+  CHECK(phi3.weights.layers[0].w_up.scale == 0.75);
+  CHECK(phi3.weights.layers[0].w_down.scale == 1.0);
+  // One for each expert.
+  const LoadedModel moe = load({"qwen3moe",
+                                {},
+                                both(with_tensor("blk.1.ffn_up_exps.scale", {3}, {1.5f, 2.5f, 3.5f}),
+                                     with_tensor("blk.1.ffn_gate_inp.scale", {1}, {0.5f}))});
+  const LayerWeights& w = moe.weights.layers[1];
+  for (std::size_t e = 0; e < 3; ++e) {
+    CHECK(w.experts[e].w_up.scale == 1.5 + static_cast<double>(e));
+    CHECK(w.experts[e].w_gate.scale == 1.0);
+    CHECK(w.experts[e].w_down.scale == 1.0);
+  }
+  CHECK(w.router.scale == 0.5);
+
+  check_refused({"llama", {}, with_tensor("blk.1.attn_q.scale", {2}, {1.0f, 1.0f})}, ErrorCode::kMismatch,
+                {"tiny.gguf", "\"blk.1.attn_q.scale\" has shape [2], expected [1]"});
+  check_refused({"qwen3moe", {}, with_tensor("blk.1.ffn_up_exps.scale", {1}, {1.0f})}, ErrorCode::kMismatch,
+                {"\"blk.1.ffn_up_exps.scale\" has shape [1], expected [3]"});
+  check_refused(
+      {"llama", {}, with_tensor("blk.1.attn_q.scale", {1}, {std::numeric_limits<float>::quiet_NaN()})},
+      ErrorCode::kBadFile, {"tiny.gguf", "\"blk.1.attn_q.scale\" has the value", "expected finite"});
+  check_refused(
+      {"qwen3moe",
+       {},
+       with_tensor("blk.1.ffn_down_exps.scale", {3}, {1.0f, 1.0f, std::numeric_limits<float>::infinity()})},
+      ErrorCode::kBadFile, {"\"blk.1.ffn_down_exps.scale\" has the value inf"});
+  check_refused({"llama", {}, with_tensor("token_embd.scale", {1}, {1.0f})}, ErrorCode::kMismatch,
+                {"\"token_embd.scale\" of shape [1] has no place"});
 }
 
 TEST_CASE("GGUF architectures: windows, and which layers have them") {

@@ -3,6 +3,7 @@
 // against a product in double of what rounding leaves.
 #include <reference/int8_linear.hpp>
 #include <reference/linear.hpp>
+#include <support/block_formats.hpp>
 #include <support/compare.hpp>
 #include <support/executors.hpp>
 #include <support/guarded.hpp>
@@ -36,24 +37,14 @@ using kvdecode::kernels::RoundedRows;
 using kvdecode_test::check_close;
 using kvdecode_test::check_same_bits;
 using kvdecode_test::draws;
+using kvdecode_test::for_each_block_format;
+using kvdecode_test::for_each_integer_format;
 using kvdecode_test::Guarded;
 using kvdecode_test::GuardedRows;
 using kvdecode_test::OffsetBytes;
 using kvdecode_test::SplitMix64;
 
 std::size_t at(Index i) { return static_cast<std::size_t>(i); }
-
-/// Calls f for every format of blocks.
-template <class F>
-void for_each_block_format(F&& f) {
-  const auto each = [&]<class... Formats>(kvdecode::FormatList<Formats...>) {
-    const auto one = [&]<class Format>() {
-      if constexpr (kvdecode::kernels::IsMultipliedAsIntegers<Format>) f.template operator()<Format>();
-    };
-    (one.template operator()<Formats>(), ...);
-  };
-  each(GgufFormats{});
-}
 
 /// A matrix of blocks of any bits, but for those that would make a scale infinite or no number.
 template <class F>
@@ -103,15 +94,15 @@ S one_row(const std::byte* row, const std::vector<S>& x) {
   return y;
 }
 
-/// y = W x + b as a policy computes it.
+/// y = (W x) s + b as a policy computes it.
 template <class A, class S>
 std::vector<S> product(const MatrixView& w, const std::type_identity_t<S>* bias, const std::vector<S>& x,
-                       Index n, ExecutorRef exec = {}) {
+                       Index n, ExecutorRef exec = {}, const std::type_identity_t<S>* scale = nullptr) {
   const Index stride = (A::template scratch<S>(w.cols, n) + 15) / 16 * 16;
   Guarded<S> scratch(stride * exec.concurrency());
   std::vector<double> rounded(at(A::template rounded_bytes<S>(w.cols, n) / 8));
   GuardedRows<S> y(n, w.rows, 3);
-  const LinearJob<S> job{w, bias, {x.data(), n, w.cols, w.cols}, y.view()};
+  const LinearJob<S> job{w, bias, {x.data(), n, w.cols, w.cols}, y.view(), scale};
   A::template linear<GgufFormats, S>(exec, std::span(&job, 1), scratch.data(), stride,
                                      reinterpret_cast<std::byte*>(rounded.data()));
   CHECK(scratch.is_intact());
@@ -120,7 +111,7 @@ std::vector<S> product(const MatrixView& w, const std::type_identity_t<S>* bias,
 }
 
 TEST_CASE("int8 products: codes and integer scales are the numbers of a block") {
-  for_each_block_format([]<class F>() {
+  for_each_integer_format([]<class F>() {
     using B = typename F::Layout;
     CAPTURE(F::kName);
     SplitMix64 random(7);
@@ -207,7 +198,7 @@ TEST_CASE("int8 products: halves round to even") {
 
 TEST_CASE_TEMPLATE("int8 products: any number of rows and tokens has the bits of the formula", S, float,
                    double) {
-  for_each_block_format([]<class F>() {
+  for_each_integer_format([]<class F>() {
     CAPTURE(F::kName);
     const Index sizes[] = {F::kBlock, F::kBlock - 1,    F::kBlock + 5, 3 * F::kBlock,
                            1024,      1024 + F::kBlock, 2304 + 48};
@@ -232,7 +223,7 @@ TEST_CASE_TEMPLATE("int8 products: any number of rows and tokens has the bits of
 }
 
 TEST_CASE("int8 products: a counting scalar has the same bits") {
-  for_each_block_format([]<class F>() {
+  for_each_integer_format([]<class F>() {
     constexpr Index d_in = F::kBlock + 21, d_out = 19, n = 2;
     const Blocks<F> blocks(d_out, d_in, 1, 0);
     const std::vector<float> x = draws<float>(n * d_in, 5);
@@ -246,7 +237,7 @@ TEST_CASE("int8 products: a counting scalar has the same bits") {
 }
 
 TEST_CASE("int8 products: near the product of what rounding leaves") {
-  for_each_block_format([]<class F>() {
+  for_each_integer_format([]<class F>() {
     CAPTURE(F::kName);
     constexpr Index d_in = 2 * F::kBlock + 7, d_out = 17;
     const Blocks<F> blocks(d_out, d_in, 0, 0);
@@ -294,6 +285,36 @@ TEST_CASE("int8 products: threads do not show, nor does company of other formats
       for (std::size_t i = 0; i < 3; ++i) check_same_bits(y[i], expected[i]);
     }
   }
+}
+
+TEST_CASE_TEMPLATE("int8 products: a scale comes between the product and the bias", S, float, double) {
+  const Blocks<kvdecode::Q4_K> blocks(37, 300, 1, 0);
+  const std::vector<S> bias = draws<S>(37, 12);
+  const S scale = S(0.37);
+  for (const Index n : {1, 3}) {
+    const std::vector<S> x = draws<S>(n * 300, 11);
+    std::vector<S> expected = product<Int8Activations>(blocks.w, nullptr, x, n);
+    for (std::size_t i = 0; i < expected.size(); ++i)
+      expected[i] = kvdecode::mul(expected[i], scale) + bias[i % 37];
+    check_same_bits(product<Int8Activations>(blocks.w, bias.data(), x, n, {}, &scale), expected);
+  }
+}
+
+TEST_CASE_TEMPLATE("int8 products: formats without integers take activations as they are", S, float, double) {
+  int n_formats = 0;
+  for_each_block_format([&]<class F>(Index) {
+    if constexpr (!kvdecode::kernels::IsMultipliedAsIntegers<F>) {
+      CAPTURE(F::kName);
+      const Blocks<F> blocks(19, F::kBlock + 21, 1, 1);
+      for (const Index n : {1, 3}) {
+        const std::vector<S> x = draws<S>(n * blocks.w.cols, 13);
+        check_same_bits(product<Int8Activations>(blocks.w, nullptr, x, n),
+                        product<ExactActivations>(blocks.w, nullptr, x, n));
+      }
+      ++n_formats;
+    }
+  });
+  CHECK(n_formats == 12);
 }
 
 TEST_CASE("int8 products: a transposed matrix of blocks takes activations as they are") {

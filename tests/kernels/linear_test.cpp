@@ -249,6 +249,47 @@ TEST_CASE("linear: a scalar of one's own has the bits of its base and counts eve
     }
 }
 
+TEST_CASE_TEMPLATE("linear: a scale comes between the product and the bias, each rounded by itself", T, float,
+                   double) {
+  for (const bool transposed : {false, true})
+    for (const Index n : {1, 5}) {
+      const Matrix matrix(FormatId::kBF16, transposed, 37, 50);
+      const std::vector<T> numbers = draws<T>(n * 50, 4), bias = draws<T>(37, 5);
+      const RowsView<const T> x{numbers.data(), n, 50, 50};
+      const T scale = T(0.37);
+      GuardedRows<T> y(n, 37, 5);
+      Guarded<T> scratch(3 * kvdecode::kernels::linear_scratch<T>(50, n));
+      const LinearJob<T> job{matrix.w, bias.data(), x, y.view(), &scale};
+      const BackwardsExecutor exec{3};
+      kvdecode::kernels::linear<CoreFormats, T>(exec, std::span(&job, 1), scratch.data(),
+                                                kvdecode::kernels::linear_scratch<T>(50, n));
+      std::vector<T> expected = expected_product(decoded<T>(matrix.w), x, static_cast<const T*>(nullptr));
+      for (std::size_t i = 0; i < expected.size(); ++i)
+        expected[i] = kvdecode::mul(expected[i], scale) + bias[i % 37];
+      check_same_bits(y.packed(), expected);
+      CHECK(y.is_intact());
+    }
+}
+
+TEST_CASE("linear: a scale is one operation an output, and no multiply-add") {
+  using S = Counting<float>;
+  const Matrix matrix(FormatId::kF32, false, 19, 21);
+  const std::vector<S> x(3 * 21, S(1.0f));
+  const S scale = S(2.0f);
+  const auto count = [&](const S* s) {
+    std::vector<S> y(3 * 19);
+    Guarded<S> scratch(kvdecode::kernels::linear_scratch<S>(21, 3));
+    const LinearJob<S> job{matrix.w, nullptr, {x.data(), 3, 21, 21}, {y.data(), 3, 19, 19}, s};
+    kvdecode::take_work_counters();
+    kvdecode::kernels::linear<CoreFormats, S>({}, std::span(&job, 1), scratch.data(), 0);
+    return kvdecode::take_work_counters();
+  };
+  const kvdecode::WorkCounters with = count(&scale), without = count(nullptr);
+  CHECK(with[kvdecode::Work::kLinear] == 3 * 19 * 21);
+  CHECK(without[kvdecode::Work::kLinear] == 3 * 19 * 21);
+  CHECK(with.other_operations == without.other_operations + 3 * 19);
+}
+
 TEST_CASE("linear: no rows of x, no work") {
   const Matrix matrix(FormatId::kF32, false, 5, 5);
   const LinearJob<float> job{matrix.w, nullptr, {nullptr, 0, 5, 5}, {nullptr, 0, 5, 5}};

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // The laws with quantized weights, under every policy of activations, on one to four threads.
 #include <laws/laws.hpp>
+#include <support/block_formats.hpp>
 #include <support/block_weights.hpp>
 #include <support/compare.hpp>
 #include <support/executors.hpp>
@@ -33,21 +34,9 @@ using kvdecode::Index;
 using kvdecode::Int8Activations;
 using kvdecode::TokenId;
 using kvdecode::Transformer;
+using kvdecode_test::for_each_block_format;
 
 constexpr Index kLength = 11;
-
-/// Calls f for every format of blocks, with a number.
-template <class F>
-void for_each_block_format(F&& f) {
-  const auto each = [&]<class... Formats>(kvdecode::FormatList<Formats...>) {
-    Index number = 0;
-    const auto one = [&]<class Format>() {
-      if constexpr (Format::kBlock > 1) f.template operator()<Format>(number++);
-    };
-    (one.template operator()<Formats>(), ...);
-  };
-  each(GgufFormats{});
-}
 
 /// Rows of d_ff numbers have more than one block of every format.
 kvdecode::ModelConfig config_of(Index number) {

@@ -8,6 +8,7 @@
 #include <doctest/doctest.h>
 
 #include <functional>
+#include <limits>
 #include <string>
 #include <string_view>
 
@@ -176,6 +177,20 @@ TEST_CASE("check weights: norms of queries and keys, norms behind branches, rout
     c.fault(weights);
     CHECK(refusal(model.config, weights) == "weights: " + std::string(c.text));
   }
+}
+
+TEST_CASE("check weights: a scale that is not finite is named") {
+  const double infinite = std::numeric_limits<double>::infinity();
+  Weights weights = RandomModel("experts").weights;
+  weights.layers[1].experts[2].w_up.scale = infinite;
+  CHECK(refusal(config_of("experts"), weights) ==
+        "weights: layer 1 expert 2 w_up scale is inf, expected a finite number");
+  weights = RandomModel("gqa").weights;
+  weights.layers[0].w_o.scale = -infinite;
+  CHECK(refusal(config_of("gqa"), weights) == "weights: layer 0 w_o scale is -inf, expected a finite number");
+  weights = RandomModel("gqa").weights;
+  weights.head.scale = infinite;
+  CHECK(refusal(config_of("gqa"), weights) == "weights: head scale is inf, expected a finite number");
 }
 
 TEST_CASE("check weights: a bias that RMSNorm would have to ignore is refused") {

@@ -104,6 +104,48 @@ TEST_CASE_TEMPLATE("transformer: the matrices of one model may be in different f
   check_against_reference<S>(model, random_tokens(10, model.config.vocab_size, 8));
 }
 
+/// Calls f for every linear map of the weights.
+template <class F>
+void for_each_linear(kvdecode::Weights& weights, F&& f) {
+  const auto feed_forward = [&](auto& w) {
+    f(w.w_gate);
+    f(w.w_up);
+    f(w.w_down);
+  };
+  for (kvdecode::LayerWeights& layer : weights.layers) {
+    for (kvdecode::LinearWeights* w : {&layer.w_q, &layer.w_k, &layer.w_v, &layer.w_o, &layer.router}) f(*w);
+    feed_forward(layer);
+    for (kvdecode::ExpertWeights& expert : layer.experts) feed_forward(expert);
+  }
+  f(weights.head);
+}
+
+TEST_CASE_TEMPLATE("transformer: a matrix and its scale are the matrix of the products", S, float, double) {
+  for (const std::string_view words : {"gqa", "experts", "tied"}) {
+    CAPTURE(words);
+    RandomModel model(words, {.seed = 6, .biases = true});
+    const std::vector<TokenId> tokens = random_tokens(9, model.config.vocab_size, 8);
+    const auto plain = all_logits<S>(Transformer<S>(model.config, model.weights), tokens);
+    // Powers of two: products round as they did.
+    RandomModel scaled = model;
+    std::vector<std::vector<float>> numbers;
+    double scale = 0.25;
+    for_each_linear(scaled.weights, [&](kvdecode::LinearWeights& w) {
+      if (w.matrix.empty()) return;
+      scale = scale == 4.0 ? 0.25 : 2.0 * scale;
+      std::vector<float>& divided = numbers.emplace_back();
+      for (const auto& row : kvdecode_reference::read(w.matrix))
+        for (const double x : row) divided.push_back(static_cast<float>(x / scale));
+      w.matrix.data = reinterpret_cast<const std::byte*>(divided.data());
+      w.matrix.stride = 4 * w.matrix.cols;
+      w.scale = scale;
+    });
+    const auto by_scales = all_logits<S>(Transformer<S>(scaled.config, scaled.weights), tokens);
+    check_same_bits(flat(by_scales), flat(plain));
+    check_against_reference<S>(scaled, tokens);
+  }
+}
+
 TEST_CASE_TEMPLATE("transformer: a head that is tied is the token embedding, and may have a bias", S, float,
                    double) {
   RandomModel model("tied", {.seed = 4});

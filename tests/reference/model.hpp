@@ -33,9 +33,12 @@ using kvdecode::ResidualKind;
 using kvdecode::TokenId;
 using kvdecode::Weights;
 
-/// y = W x + b for each row of x.
+/// y = (W x) scale + b for each row of x.
 inline Rows linear(const LinearWeights& weights, const Rows& x) {
-  return linear(read(weights.matrix), read(weights.bias), x);
+  Rows w = read(weights.matrix);
+  for (Vector& row : w)
+    for (double& element : row) element *= weights.scale;
+  return linear(w, read(weights.bias), x);
 }
 
 /// One row by the model's norm, whose weights are stored less norm_weight_offset.
@@ -212,8 +215,9 @@ inline Rows decoder_layer(const ModelConfig& config, const LayerWeights& weights
 /// logit z becomes c tanh(z / c) (Gemma Team 2024). x: [n, d_model] -> [n, vocab_size]
 inline Rows head_block(const ModelConfig& config, const Weights& weights, const Rows& x) {
   const bool tied = config.tied_head || weights.head.matrix.data == nullptr;
-  const Rows matrix = read(tied ? weights.token_embedding : weights.head.matrix);
-  Rows y = linear(matrix, read(weights.head.bias), norm(config, weights.final_norm, x));
+  LinearWeights head = weights.head;
+  if (tied) head.matrix = weights.token_embedding;
+  Rows y = linear(head, norm(config, weights.final_norm, x));
   if (const double cap = config.logit_soft_cap; cap > 0.0)
     for (Vector& row : y)
       for (double& z : row) z = cap * std::tanh(z / cap);

@@ -384,7 +384,7 @@ void int8_linear_rows(const LinearJob<S>& job, Range rows, const RoundedRows<S>&
   if constexpr (std::is_same_v<S, float>)
     if (job.y.rows == 1) {
       detail::int8_linear_one<B>(job.w, rows, x, job.y.row(0));
-      return detail::add_bias(job, rows);
+      return detail::scale_and_add_bias(job, rows);
     }
   constexpr Index kAtATime = detail::Int8Tile<S>::kBlocks;
   auto& tile = *reinterpret_cast<detail::Int8Tile<S>*>(scratch);
@@ -411,7 +411,7 @@ void int8_linear_rows(const LinearJob<S>& job, Range rows, const RoundedRows<S>&
       }
     }
   }
-  detail::add_bias(job, rows);
+  detail::scale_and_add_bias(job, rows);
 }
 
 }  // namespace kvdecode::inline KVDECODE_ABI::kernels

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// <kvdecode/kernels/linear.hpp> - y = W x + b for one or many rows x, W in any format, row-major or
+// <kvdecode/kernels/linear.hpp> - y = W x + b, or y = (W x) s + b, for one or many rows x, W in any format, row-major or
 // transposed in place. One row is a matrix-vector product straight from the stored bytes; for more, each
 // panel of W is decoded once and the same float tiles do the rest. The bits are those of the canonical dot in
 // either case.
@@ -14,13 +14,14 @@
 
 namespace kvdecode::inline KVDECODE_ABI::kernels {
 
-/// One product: y = W x + b.
+/// One product: y = (W x) s + b, each number rounded after the sum, the factor and the bias.
 template <class S>
 struct LinearJob {
-  MatrixView w;             // [d_out, d_in]
-  const S* bias = nullptr;  // [d_out], or null
-  RowsView<const S> x;      // [n, d_in]
-  RowsView<S> y;            // [n, d_out], apart from x
+  MatrixView w;              // [d_out, d_in]
+  const S* bias = nullptr;   // [d_out], or null
+  RowsView<const S> x;       // [n, d_in]
+  RowsView<S> y;             // [n, d_out], apart from x
+  const S* scale = nullptr;  // s, or null: 1
 };
 
 namespace detail {
@@ -176,9 +177,14 @@ void linear_one_transposed(const MatrixView& w, Range rows, const S* x, S* y) no
   }
 }
 
-/// Outputs [rows.begin, rows.end) of every row, once the product is there.
+/// Scale and bias for outputs [rows.begin, rows.end) of every row, once the product is there.
 template <class S>
-void add_bias(const LinearJob<S>& job, Range rows) noexcept {
+void scale_and_add_bias(const LinearJob<S>& job, Range rows) noexcept {
+  if (job.scale != nullptr)
+    for (Index t = 0; t < job.y.rows; ++t) {
+      S* y = job.y.row(t);
+      for (Index r = rows.begin; r < rows.end; ++r) y[r] = mul(y[r], *job.scale);
+    }
   if (job.bias == nullptr) return;
   for (Index t = 0; t < job.y.rows; ++t) {
     S* y = job.y.row(t);
@@ -205,7 +211,7 @@ void linear_rows(const LinearJob<S>& job, Range rows, S* scratch) noexcept {
     detail::linear_one_transposed<F, S>(job.w, rows, job.x.data, job.y.data);
   else
     detail::linear_one<F, S>(job.w, rows, job.x.data, job.y.data);
-  detail::add_bias(job, rows);
+  detail::scale_and_add_bias(job, rows);
 }
 
 /// Calls run(job, rows, part) for several products in one parallel step; each thread takes a contiguous part of the rows

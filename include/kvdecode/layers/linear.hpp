@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// <kvdecode/layers/linear.hpp> - y = W x + b as a layer: the matrix where it lies, the bias as scalars.
+// <kvdecode/layers/linear.hpp> - y = (W x) s + b as a layer: the matrix where it lies, scale and bias as scalars.
 #pragma once
 
 #include <kvdecode/core/memory.hpp>
@@ -14,9 +14,11 @@ template <class S>
 struct LinearLayer {
   MatrixView w;    // [d_out, d_in]
   Vector<S> bias;  // [d_out], or empty
+  S scale = S(1.0f);
+  bool is_scaled = false;
 
   kernels::LinearJob<S> job(RowsView<S> x, RowsView<S> y) const noexcept {
-    return {w, bias.empty() ? nullptr : bias.data(), x, y};
+    return {w, bias.empty() ? nullptr : bias.data(), x, y, is_scaled ? &scale : nullptr};
   }
 };
 

@@ -7,6 +7,7 @@
 #include <kvdecode/model/config.hpp>
 #include <kvdecode/model/weights.hpp>
 
+#include <cmath>
 #include <string>
 
 namespace kvdecode::inline KVDECODE_ABI {
@@ -38,6 +39,12 @@ class WeightChecker {
   void linear(const char* name, const LinearWeights& w, Index rows, Index cols) const {
     matrix(name, w.matrix, rows, cols);
     vector((std::string(name) + " bias").c_str(), w.bias, rows, false);
+    scale(name, w);
+  }
+  void scale(const char* name, const LinearWeights& w) const {
+    if (!std::isfinite(w.scale)) [[unlikely]]
+      raise(ErrorCode::kMismatch, "weights: ", where_, name, " scale is ", w.scale,
+            ", expected a finite number");
   }
   void norm(const char* name, const NormWeights& w, NormKind kind, Index size) const {
     const std::string bias = std::string(name) + " bias";
@@ -70,6 +77,7 @@ void check_weights(const ModelConfig& config, const Weights& weights) {
   model.norm("final_norm", weights.final_norm, config.norm, config.d_model);
   if (!config.tied_head) model.matrix("head", weights.head.matrix, config.vocab_size, config.d_model);
   model.vector("head bias", weights.head.bias, config.vocab_size, false);
+  model.scale("head", weights.head);
   if (static_cast<Index>(weights.layers.size()) != config.n_layers) [[unlikely]]
     detail::raise(ErrorCode::kMismatch, "weights: ", weights.layers.size(), " layers, expected ",
                   config.n_layers);

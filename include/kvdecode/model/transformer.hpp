@@ -96,8 +96,8 @@ class Transformer {
       limits.push_back(std::numeric_limits<Index>::max());
       embedding = {weights.token_embedding, weights.position_embedding, config.embedding_scale};
       final_norm = norm(weights.final_norm);
-      head = {config.tied_head ? weights.token_embedding : weights.head.matrix,
-              detail::decode_vector<Formats, S>(weights.head.bias)};
+      head = linear(weights.head);
+      if (config.tied_head) head.w = weights.token_embedding;
       layers.reserve(weights.layers.size());
       for (Index i = 0; i < config.n_layers; ++i) layers.push_back(layer(i));
     }
@@ -110,7 +110,7 @@ class Transformer {
       return result;
     }
     static LinearLayer<S> linear(const LinearWeights& w) {
-      return {w.matrix, detail::decode_vector<Formats, S>(w.bias)};
+      return {w.matrix, detail::decode_vector<Formats, S>(w.bias), S(w.scale), w.scale != 1.0};
     }
     DecoderLayer<S> layer(Index i) {
       using kvdecode::sqrt;

@@ -10,10 +10,11 @@
 
 namespace kvdecode::inline KVDECODE_ABI {
 
-/// y = W x + b. The bias is empty where the model has none.
+/// y = (W x) scale + b. The bias is empty where the model has none.
 struct LinearWeights {
-  MatrixView matrix;  // [d_out, d_in]
-  VectorView bias;    // [d_out]
+  MatrixView matrix;   // [d_out, d_in]
+  VectorView bias;     // [d_out]
+  double scale = 1.0;  // beside those of the matrix's format, where they alone do not reach far enough
 };
 
 /// The scale and, for LayerNorm, the shift of a norm. Both empty: the layer has no such norm.

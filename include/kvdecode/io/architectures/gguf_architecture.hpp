@@ -15,6 +15,7 @@
 #include <kvdecode/model/config.hpp>
 #include <kvdecode/model/weights.hpp>
 
+#include <cmath>
 #include <optional>
 #include <span>
 #include <string>
@@ -196,9 +197,24 @@ enum class GgufBiases {
   kAll,
 };
 
+/// What the products of n matrices in one tensor `name`.weight are multiplied by: `name`.scale of [n], where there is one.
+/// @throws Error kMismatch: of another shape; kBadFile: not finite
+inline std::vector<double> gguf_scales(GgufTensorBinder& tensors, const std::string& name, Index n) {
+  const std::string scale = name + ".scale";
+  if (!tensors.contains(scale)) return std::vector<double>(static_cast<std::size_t>(n), 1.0);
+  std::vector<double> scales = tensors.values(scale, n);
+  for (const double s : scales)
+    if (!std::isfinite(s)) [[unlikely]]
+      raise(ErrorCode::kBadFile, tensors.source(), ": tensor ", in_quotes(scale), " has the value ", s,
+            ", expected finite ones");
+  return scales;
+}
+
 inline LinearWeights gguf_linear(GgufTensorBinder& tensors, const std::string& name, Index d_out, Index d_in,
                                  bool must_have_bias = false) {
-  return tensors.linear(name, d_out, d_in, must_have_bias || tensors.contains(name + ".bias"));
+  LinearWeights w = tensors.linear(name, d_out, d_in, must_have_bias || tensors.contains(name + ".bias"));
+  w.scale = gguf_scales(tensors, name, 1).front();
+  return w;
 }
 
 /// The norms of a layer, wherever the config has them.
@@ -248,22 +264,30 @@ inline void bind_gguf_attention(const ModelConfig& model, GgufTensorBinder& tens
 inline void bind_gguf_experts(const ModelConfig& model, GgufTensorBinder& tensors, const std::string& layer,
                               LayerWeights& w) {
   const Index n = model.n_experts, d = model.d_model, d_expert = model.d_expert;
-  const std::string fused = layer + "ffn_gate_up_exps.weight";
-  const bool is_fused = tensors.contains(fused);
+  const std::string fused = layer + "ffn_gate_up_exps";
+  const bool is_fused = tensors.contains(fused + ".weight");
   w.router = gguf_linear(tensors, layer + "ffn_gate_inp", n, d);
-  for (Index e = 0; e < n; ++e) {
-    ExpertWeights expert;
-    if (is_fused) {
-      const LinearWeights both{tensors.matrix_of(fused, e, n, 2 * d_expert, d), {}};
+  w.experts.resize(static_cast<std::size_t>(n));
+  const auto for_each_expert = [&](const std::string& name, Index rows, Index cols, auto&& put) {
+    const std::vector<double> scales = gguf_scales(tensors, name, n);
+    for (Index e = 0; e < n; ++e) {
+      const auto i = static_cast<std::size_t>(e);
+      put(w.experts[i], LinearWeights{tensors.matrix_of(name + ".weight", e, n, rows, cols), {}, scales[i]});
+    }
+  };
+  if (is_fused) {
+    for_each_expert(fused, 2 * d_expert, d, [&](ExpertWeights& expert, const LinearWeights& both) {
       expert.w_gate = GgufTensorBinder::outputs_of(both, 0, d_expert);
       expert.w_up = GgufTensorBinder::outputs_of(both, d_expert, d_expert);
-    } else {
-      expert.w_gate.matrix = tensors.matrix_of(layer + "ffn_gate_exps.weight", e, n, d_expert, d);
-      expert.w_up.matrix = tensors.matrix_of(layer + "ffn_up_exps.weight", e, n, d_expert, d);
-    }
-    expert.w_down.matrix = tensors.matrix_of(layer + "ffn_down_exps.weight", e, n, d, d_expert);
-    w.experts.push_back(expert);
+    });
+  } else {
+    for_each_expert(layer + "ffn_gate_exps", d_expert, d,
+                    [](ExpertWeights& expert, const LinearWeights& one) { expert.w_gate = one; });
+    for_each_expert(layer + "ffn_up_exps", d_expert, d,
+                    [](ExpertWeights& expert, const LinearWeights& one) { expert.w_up = one; });
   }
+  for_each_expert(layer + "ffn_down_exps", d, d_expert,
+                  [](ExpertWeights& expert, const LinearWeights& one) { expert.w_down = one; });
 }
 
 /// One matrix a projection or, if the model has experts, theirs.
@@ -291,6 +315,7 @@ void bind_gguf_decoder(const ModelConfig& model, GgufTensorBinder& tensors, Weig
   }
   weights.final_norm = tensors.norm("output_norm", model.d_model, model.norm == NormKind::kLayer);
   if (!model.tied_head) weights.head = gguf_linear(tensors, "output", model.vocab_size, model.d_model);
+  tensors.ignore_suffix(".input_scale", "activations are not rounded to the weights' format");
 }
 
 /// A model of nothing but such layers.
