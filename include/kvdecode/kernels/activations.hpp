@@ -50,7 +50,8 @@ struct ExactActivations {
 
 /// Activations that meet weights in blocks of integers are rounded to signed bytes, 32 at a time: faster where the
 /// core's integers are faster than its floats, at a small price in precision (kernels/int8_linear.hpp has the formula).
-/// Weights of other formats take them as they are.
+/// Weights of other formats take them as they are: floats, and blocks that are no IntegerLayout (code books, ternary
+/// numbers, NVFP4, Q1_0, Q2_0).
 struct Int8Activations {
   static constexpr std::string_view kName = "int8";
 
