@@ -49,8 +49,8 @@ constexpr Index panel_rows(Index d_in) {
   return std::clamp<Index>(rows / TileShape<S>::kRows * TileShape<S>::kRows, TileShape<S>::kRows, 64);
 }
 
-/// Whether unpacking costs so much that it hardly shows whether rows are side by side: then they are not, and the
-/// code is a fraction of what a tall tile's would be.
+/// Whether a format is multiplied one row at a time. Entries of a code book are looked up one by one, which costs more
+/// than what a taller tile saves; other such formats are rare, and their code a fraction of what tall tiles take.
 template <class F>
 concept IsRowByRow = requires {
   requires F::Layout::kIsRowByRow;

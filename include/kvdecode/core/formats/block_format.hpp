@@ -40,7 +40,7 @@ struct LanesPair {
 /// | B::values(block, scales, i) | numbers i … i+15, the same bits as value(); i is a multiple of 16 |
 /// | B::pair(block, scales, i) | optional: numbers i … i+31 as two times 16, where that saves something; i is a multiple of 32 |
 /// | B::encode(values, block) | optional: stores kSize doubles |
-/// | B::kIsRowByRow | optional: true where unpacking costs more than what rows side by side would save; such a format is multiplied one row at a time, by less code |
+/// | B::kIsRowByRow | optional: true of formats that are multiplied one row at a time, by a fraction of the code |
 ///
 /// A stored number is a float, rounded as `value` says: each product by itself, never fused with a sum.
 template <class B>
