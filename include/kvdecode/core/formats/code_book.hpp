@@ -61,6 +61,9 @@ struct BookLayout {
   static KVDECODE_INLINE BookEntry entry(const std::byte* block, int k) {
     return Codes::kBook[Codes::entry(block, k)];
   }
+  static KVDECODE_INLINE std::uint32_t two_entries(const std::byte* block, int k) {
+    return entry(block, k) | static_cast<std::uint32_t>(entry(block, k + 1)) << 16;
+  }
 };
 
 /// The levels of the books of eight numbers an entry.
@@ -72,16 +75,15 @@ struct SignedEights : BookLayout<Codes> {
   using Base = BookLayout<Codes>;
 
   static float value(const std::byte* block, int i) {
-    const int level = Codes::kLevels.level[Base::entry(block, i / 8) >> (i % 8 * 2) & 3];
+    const float level = Codes::kLevels.level[Base::entry(block, i / 8) >> (i % 8 * 2) & 3];
     const bool is_negative = (Codes::signs(block, i / 8) >> (i % 8) & 1) != 0;
-    return mul(Base::scale_of(block, i), static_cast<float>(is_negative ? -level : level));
+    return mul(Base::scale_of(block, i), is_negative ? -level : level);
   }
   static KVDECODE_INLINE Lanes<float> values(const std::byte* block, const typename Base::Scales& scales,
                                              int i) {
     const int k = i / 8;
     const simd::Bytes levels =
-        simd::lookup(Codes::kLevels.level, simd::bytes_of(simd::pairs_as_bytes(Base::entry(block, k)),
-                                                          simd::pairs_as_bytes(Base::entry(block, k + 1))));
+        simd::lookup(Codes::kLevels.level, simd::pairs_as_bytes(Base::two_entries(block, k)));
     const int signs = Codes::signs(block, k) | Codes::signs(block, k + 1) << 8;
     return mul(Base::lanes_of(scales, i), simd::to_lanes(with_signs(levels, signs)));
   }
@@ -93,18 +95,16 @@ struct SignedFours : BookLayout<Codes> {
   using Base = BookLayout<Codes>;
 
   static float value(const std::byte* block, int i) {
-    const int level = Codes::kLevels.level[Base::entry(block, i / 4) >> (i % 4 * 4) & 15];
+    const float level = Codes::kLevels.level[Base::entry(block, i / 4) >> (i % 4 * 4) & 15];
     const bool is_negative = (Codes::signs(block, i / 8) >> (i % 8) & 1) != 0;
-    return mul(Base::scale_of(block, i), static_cast<float>(is_negative ? -level : level));
+    return mul(Base::scale_of(block, i), is_negative ? -level : level);
   }
   static KVDECODE_INLINE Lanes<float> values(const std::byte* block, const typename Base::Scales& scales,
                                              int i) {
-    const auto eight = [&](int k) KVDECODE_INLINE_LAMBDA {
-      return simd::nibbles_as_bytes(Base::entry(block, 2 * k)) |
-             simd::nibbles_as_bytes(Base::entry(block, 2 * k + 1)) << 32;
-    };
     const int k = i / 8;
-    const simd::Bytes levels = simd::lookup(Codes::kLevels.level, simd::bytes_of(eight(k), eight(k + 1)));
+    const std::uint64_t entries = Base::two_entries(block, 2 * k) |
+                                  static_cast<std::uint64_t>(Base::two_entries(block, 2 * k + 2)) << 32;
+    const simd::Bytes levels = simd::lookup(Codes::kLevels.level, simd::nibbles_as_bytes(entries));
     const int signs = Codes::signs(block, k) | Codes::signs(block, k + 1) << 8;
     return mul(Base::lanes_of(scales, i), simd::to_lanes(with_signs(levels, signs)));
   }
@@ -122,14 +122,12 @@ struct MovedEights : BookLayout<Codes> {
   }
   static KVDECODE_INLINE Lanes<float> values(const std::byte* block, const typename Base::Scales& scales,
                                              int i) {
-    // In eighths: 8 q - 8 ± 1.
-    const auto less = [&](int k) KVDECODE_INLINE_LAMBDA {
-      return (Codes::is_lowered(block, k) ? std::uint64_t{9} : std::uint64_t{7}) * 0x0101010101010101u;
-    };
     const int k = i / 8;
-    const simd::Bytes q = simd::bytes_of(simd::pairs_as_bytes(Base::entry(block, k)),
-                                         simd::pairs_as_bytes(Base::entry(block, k + 1)));
-    const simd::Bytes eighths = q * 8 - simd::bytes_of(less(k), less(k + 1));
+    const simd::Bytes q = simd::pairs_as_bytes(Base::two_entries(block, k));
+    const int lowered =
+        (Codes::is_lowered(block, k) ? 0xff : 0) | (Codes::is_lowered(block, k + 1) ? 0xff00 : 0);
+    // In eighths: 8 q - 8 ± 1.
+    const simd::Bytes eighths = q * 8 - 7 - simd::spread_bits(static_cast<std::uint16_t>(lowered), 2);
     return mul(Base::lanes_of(scales, i), mul(simd::to_lanes(eighths), Lanes<float>::set1(0.125f)));
   }
 };

@@ -21,9 +21,7 @@ struct Q2_0Block {
   using Scales = OneScale;
   static KVDECODE_INLINE Scales scales(const std::byte* block) { return {simd::load_f16(block)}; }
   static KVDECODE_INLINE Lanes<float> values(const std::byte* block, const Scales& scales, int i) {
-    const std::byte* const q = block + kCodes + i / 4;
-    const simd::Bytes codes = simd::bytes_of(simd::pairs_as_bytes(load_element<std::uint16_t>(q, 0)),
-                                             simd::pairs_as_bytes(load_element<std::uint16_t>(q, 1)));
+    const simd::Bytes codes = simd::pairs_as_bytes(load_element<std::uint32_t>(block + kCodes, i / 16));
     return mul(simd::to_lanes(codes - 1), Lanes<float>::set1(scales.scale));
   }
 };

@@ -27,24 +27,15 @@ KVDECODE_INLINE Bytes splat_bytes(std::uint8_t b) { return Bytes{} + b; }
 
 /// The bytes of two words, lowest first.
 KVDECODE_INLINE Bytes bytes_of(std::uint64_t first, std::uint64_t second) {
-  const std::uint64_t halves[2] = {first, second};
-  Bytes v;
-  std::memcpy(&v, halves, sizeof v);
-  return v;
+  // Through memory, a register would wait for both stores.
+  using Words = std::uint64_t __attribute__((vector_size(16)));
+  return reinterpret_cast<Bytes>(Words{first, second});
 }
 
-/// Each of eight pairs of bits as a byte of its own.
-constexpr std::uint64_t pairs_as_bytes(std::uint16_t bits) {
-  std::uint64_t v = bits;
-  v = (v | v << 24) & 0x000000ff000000ffu;
-  v = (v | v << 12) & 0x000f000f000f000fu;
-  return (v | v << 6) & 0x0303030303030303u;
-}
-/// Each of four nibbles as a byte of its own.
-constexpr std::uint64_t nibbles_as_bytes(std::uint16_t bits) {
-  std::uint64_t v = bits;
-  v = (v | v << 8) & 0x00ff00ffu;
-  return (v | v << 4) & 0x0f0f0f0fu;
+/// Each of sixteen nibbles as a byte, lowest first.
+KVDECODE_INLINE Bytes nibbles_as_bytes(std::uint64_t bits) {
+  const Bytes v = bytes_of(bits, bits >> 4) & 15;
+  return __builtin_shufflevector(v, v, 0, 8, 1, 9, 2, 10, 3, 11, 4, 12, 5, 13, 6, 14, 7, 15);
 }
 
 /// Bytes 8 … 15 in the places of bytes 0 … 7, then zeros.
@@ -73,6 +64,16 @@ KVDECODE_INLINE Bytes bit_field(Bytes v, int shift, std::uint8_t mask) {
   words = words >> static_cast<std::uint16_t>(shift);
   std::memcpy(&v, &words, sizeof v);
   return v & mask;
+}
+
+/// Each of sixteen pairs of bits as a byte, lowest first.
+KVDECODE_INLINE Bytes pairs_as_bytes(std::uint32_t bits) {
+  const Bytes four = bytes_of(bits, 0);
+  const Bytes v = __builtin_shufflevector(four, four, 0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3);
+  using Quads = std::uint32_t __attribute__((vector_size(16)));
+  const auto in_each_four = [](std::uint32_t mask) { return reinterpret_cast<Bytes>(Quads{} + mask); };
+  return (v & in_each_four(0x3u)) | (bit_field(v, 2, 3) & in_each_four(0x300u)) |
+         (bit_field(v, 4, 3) & in_each_four(0x30000u)) | (bit_field(v, 6, 3) & in_each_four(0x3000000u));
 }
 
 /// Bit j of `bits` as byte j: `set` where it is one, else 0.
