@@ -325,7 +325,7 @@ void int8_dot_rows(const std::byte* const (&first_rows)[8], Index n_blocks, cons
       simd::unroll<kAtATime>([&](auto i) KVDECODE_INLINE_LAMBDA {
         const int part = group + i;
         if (kBlocksOfOne > 1 && b + part >= n_blocks) return;
-        const simd::DotFactor factor = simd::DotFactor::loadu(codes + (b + part) * kRoundedBlock);
+        const auto factor = simd::DotFactor<B::kOffset>::loadu(codes + (b + part) * kRoundedBlock);
         simd::RowInts products[kRows];
         simd::unroll<kRows>([&](auto r) KVDECODE_INLINE_LAMBDA {
           products[r] = simd::dot32(B::codes(rows[r], part * 32), B::codes(rows[r], part * 32 + 16), factor);

@@ -57,6 +57,7 @@ concept BlockLayout = requires(const std::byte* block, int i, const typename B::
 /// | expression | meaning |
 /// |---|---|
 /// | B::codes(block, i) | what of numbers i … i+15 is a signed byte: in units of the scale, from the minimum |
+/// | B::kOffset | codes plus this are unsigned: 128, or less where they are unsigned bytes below 128 |
 /// | B::kSpan | how many numbers share an integer scale, 16 or 32; 0: there is none |
 /// | B::kHasMinimum | whether there is one |
 /// | B::kHasHalfScales | whether scale and minimum alone turn codes into numbers, as binary16 at bytes 0 and 2 |
@@ -67,6 +68,7 @@ concept BlockLayout = requires(const std::byte* block, int i, const typename B::
 template <class B>
 concept IntegerLayout = BlockLayout<B> && requires(const std::byte* block, int i) {
   { B::codes(block, i) } -> std::same_as<simd::Bytes>;
+  requires B::kOffset >= 0 && B::kOffset <= 128;
   requires B::kSpan == 0 || B::kSpan == 16 || B::kSpan == 32;
   { B::kHasMinimum } -> std::convertible_to<bool>;
   { B::kHasHalfScales } -> std::convertible_to<bool>;

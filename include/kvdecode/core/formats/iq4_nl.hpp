@@ -18,6 +18,7 @@ struct IQ4_NLBlock {
   static constexpr int kSize = 32, kBytes = 18;
   static constexpr int kCodes = 2;
   static constexpr int kSpan = 0;
+  static constexpr int kOffset = 128;
   static constexpr bool kHasHalfScales = true;
   static constexpr bool kHasMinimum = false;
 

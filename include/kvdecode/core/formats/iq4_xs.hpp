@@ -16,6 +16,7 @@ struct IQ4_XSBlock {
   static constexpr int kSize = 256, kBytes = 136;
   static constexpr int kUpper = 2, kScales = 4, kCodes = 8;
   static constexpr int kSpan = 32;
+  static constexpr int kOffset = 128;
   static constexpr bool kHasHalfScales = false;
   static constexpr bool kHasMinimum = false;
 

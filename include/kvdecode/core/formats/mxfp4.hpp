@@ -19,6 +19,7 @@ struct MXFP4Block {
   static constexpr int kSize = 32, kBytes = 17;
   static constexpr int kCodes = 1;
   static constexpr int kSpan = 0;
+  static constexpr int kOffset = 128;
   static constexpr bool kHasHalfScales = false;
   static constexpr bool kHasMinimum = false;
 

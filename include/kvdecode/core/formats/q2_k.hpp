@@ -15,6 +15,7 @@ struct Q2_KBlock {
   static constexpr int kSize = 256, kBytes = 84;
   static constexpr int kCodes = 16, kScale = 80, kMinimum = 82;
   static constexpr int kSpan = 16;
+  static constexpr int kOffset = 0;
   static constexpr bool kHasHalfScales = false;
   static constexpr bool kHasMinimum = true;
 

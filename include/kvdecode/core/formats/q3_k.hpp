@@ -16,6 +16,7 @@ struct Q3_KBlock {
   static constexpr int kSize = 256, kBytes = 110;
   static constexpr int kCodes = 32, kScales = 96, kScale = 108;
   static constexpr int kSpan = 16;
+  static constexpr int kOffset = 4;
   static constexpr bool kHasHalfScales = false;
   static constexpr bool kHasMinimum = false;
 

@@ -15,6 +15,7 @@ struct Q4_0Block {
   static constexpr int kSize = 32, kBytes = 18;
   static constexpr int kCodes = 2;
   static constexpr int kSpan = 0;
+  static constexpr int kOffset = 8;
   static constexpr bool kHasHalfScales = true;
   static constexpr bool kHasMinimum = false;
 

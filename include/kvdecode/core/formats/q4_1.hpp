@@ -13,6 +13,7 @@ struct Q4_1Block {
   static constexpr int kSize = 32, kBytes = 20;
   static constexpr int kMinimum = 2, kCodes = 4;
   static constexpr int kSpan = 0;
+  static constexpr int kOffset = 0;
   static constexpr bool kHasHalfScales = true;
   static constexpr bool kHasMinimum = true;
 

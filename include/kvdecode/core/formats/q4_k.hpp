@@ -16,6 +16,7 @@ struct Q4_KBlock {
   static constexpr int kSize = 256, kBytes = 144;
   static constexpr int kMinimum = 2, kScales = 4, kCodes = 16;
   static constexpr int kSpan = 32;
+  static constexpr int kOffset = 0;
   static constexpr bool kHasHalfScales = false;
   static constexpr bool kHasMinimum = true;
 

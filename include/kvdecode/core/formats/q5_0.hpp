@@ -14,6 +14,7 @@ struct Q5_0Block {
   static constexpr int kSize = 32, kBytes = 22;
   static constexpr int kFifth = 2, kCodes = 6;
   static constexpr int kSpan = 0;
+  static constexpr int kOffset = 16;
   static constexpr bool kHasHalfScales = true;
   static constexpr bool kHasMinimum = false;
 

@@ -14,6 +14,7 @@ struct Q5_1Block {
   static constexpr int kSize = 32, kBytes = 24;
   static constexpr int kMinimum = 2, kFifth = 4, kCodes = 8;
   static constexpr int kSpan = 0;
+  static constexpr int kOffset = 0;
   static constexpr bool kHasHalfScales = true;
   static constexpr bool kHasMinimum = true;
 

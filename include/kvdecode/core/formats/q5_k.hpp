@@ -16,6 +16,7 @@ struct Q5_KBlock {
   static constexpr int kSize = 256, kBytes = 176;
   static constexpr int kMinimum = 2, kScales = 4, kFifth = 16, kCodes = 48;
   static constexpr int kSpan = 32;
+  static constexpr int kOffset = 0;
   static constexpr bool kHasHalfScales = false;
   static constexpr bool kHasMinimum = true;
 

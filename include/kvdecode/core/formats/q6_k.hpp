@@ -16,6 +16,7 @@ struct Q6_KBlock {
   static constexpr int kSize = 256, kBytes = 210;
   static constexpr int kUpper = 128, kScales = 192, kScale = 208;
   static constexpr int kSpan = 16;
+  static constexpr int kOffset = 32;
   static constexpr bool kHasHalfScales = false;
   static constexpr bool kHasMinimum = false;
 

@@ -15,6 +15,7 @@ struct Q8_0Block {
   static constexpr int kSize = 32, kBytes = 34;
   static constexpr int kCodes = 2;  // byte at which they begin
   static constexpr int kSpan = 0;
+  static constexpr int kOffset = 128;
   static constexpr bool kHasHalfScales = true;
   static constexpr bool kHasMinimum = false;
 

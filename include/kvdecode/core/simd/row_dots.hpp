@@ -41,39 +41,55 @@ struct RowInts {
 };
 KVDECODE_INLINE RowFloats to_floats(const RowInts& a) { return {_mm256_cvtepi32_ps(a.v)}; }
 
-/// 32 signed bytes of x, to be multiplied with those of several rows.
+/// 32 signed bytes of x, to be multiplied with codes of several rows, which are unsigned once `offset` is added: below
+/// 128, unless that is it.
+template <int offset>
 struct DotFactor {
-  __m256i bytes;
 #if defined(KVDECODE_INTS_AVX512)
-  __m256i start;  // where sums begin whose other factor has 128 added
+  static constexpr bool kAddsOffset = true;
+#else
+  static constexpr bool kAddsOffset = offset < 128;  // a pair of products fits in sixteen bits
 #endif
+  __m256i bytes;
+  __m256i start;  // where sums begin: less the offset times x
 
   /// @param codes  32 bytes with kDotOffset added
   static KVDECODE_INLINE DotFactor loadu(const std::byte* codes) {
     DotFactor x;
     std::memcpy(&x.bytes, codes, sizeof x.bytes);
-#if defined(KVDECODE_INTS_AVX512)
-    const __m256i offset = _mm256_set1_epi8(static_cast<char>(0x80));
-    x.bytes = _mm256_xor_si256(x.bytes, offset);
-    x.start = _mm256_sub_epi32(_mm256_setzero_si256(),
-                               _mm256_dpbusd_epi32(_mm256_setzero_si256(), offset, x.bytes));
-#endif
+    if constexpr (kDotOffset != 0)
+      x.bytes = _mm256_xor_si256(x.bytes, _mm256_set1_epi8(static_cast<char>(kDotOffset)));
+    x.start = _mm256_setzero_si256();
+    if constexpr (kAddsOffset && offset != 0)
+      x.start = _mm256_sub_epi32(x.start, x.times(_mm256_set1_epi8(static_cast<char>(offset)), x.start));
     return x;
+  }
+  /// sums and those of four products each of the unsigned bytes w with x.
+  KVDECODE_INLINE __m256i times(__m256i w, __m256i sums) const {
+#if defined(KVDECODE_INTS_AVX512)
+    return _mm256_dpbusd_epi32(sums, w, bytes);
+#else
+    return _mm256_add_epi32(sums, _mm256_madd_epi16(_mm256_maddubs_epi16(w, bytes), _mm256_set1_epi16(1)));
+#endif
   }
 };
 
-/// Sums of four products each, of the signed bytes low and high with x.
-KVDECODE_INLINE RowInts dot32(Bytes low, Bytes high, const DotFactor& x) {
+/// Sums of four products each, of the codes low and high with x.
+template <int offset>
+KVDECODE_INLINE RowInts dot32(Bytes low, Bytes high, const DotFactor<offset>& x) {
+  constexpr bool adds = DotFactor<offset>::kAddsOffset;
+  if constexpr (adds && offset != 0) {
+    low = low + static_cast<std::uint8_t>(offset);
+    high = high + static_cast<std::uint8_t>(offset);
+  }
   const __m256i w = _mm256_inserti128_si256(_mm256_castsi128_si256(reinterpret_cast<__m128i>(low)),
                                             reinterpret_cast<__m128i>(high), 1);
-#if defined(KVDECODE_INTS_AVX512)
-  return {
-      _mm256_dpbusd_epi32(x.start, _mm256_xor_si256(w, _mm256_set1_epi8(static_cast<char>(0x80))), x.bytes)};
-#else
-  // By magnitudes: a pair of products is at most 2 * 128 * 127 and fits in sixteen bits.
-  const __m256i pairs = _mm256_maddubs_epi16(_mm256_abs_epi8(w), _mm256_sign_epi8(x.bytes, w));
-  return {_mm256_madd_epi16(pairs, _mm256_set1_epi16(1))};
-#endif
+  if constexpr (adds) {
+    return {x.times(w, x.start)};
+  } else {  // by magnitudes: a pair of products is at most 2 * 128 * 127
+    const __m256i pairs = _mm256_maddubs_epi16(_mm256_abs_epi8(w), _mm256_sign_epi8(x.bytes, w));
+    return {_mm256_madd_epi16(pairs, _mm256_set1_epi16(1))};
+  }
 }
 
 /// The sums of the first sixteen bytes times low, the others times high.
@@ -88,9 +104,16 @@ KVDECODE_INLINE RowInts scale(const RowInts& sums, std::int32_t factor) {
 
 /// The sum of each of eight rows' integers.
 KVDECODE_INLINE RowInts row_sums(const RowInts (&rows)[kDotRows]) {
-  const auto pairs = [&](int i)
-                         KVDECODE_INLINE_LAMBDA { return _mm256_hadd_epi32(rows[i].v, rows[i + 1].v); };
-  const __m256i a = _mm256_hadd_epi32(pairs(0), pairs(2)), b = _mm256_hadd_epi32(pairs(4), pairs(6));
+  // Single shuffles and sums: a horizontal addition is three of them.
+  const auto pairs = [&](int i) KVDECODE_INLINE_LAMBDA {
+    return _mm256_add_epi32(_mm256_unpacklo_epi32(rows[i].v, rows[i + 1].v),
+                            _mm256_unpackhi_epi32(rows[i].v, rows[i + 1].v));
+  };
+  const auto quads = [&](int i) KVDECODE_INLINE_LAMBDA {
+    const __m256i a = pairs(i), b = pairs(i + 2);
+    return _mm256_add_epi32(_mm256_unpacklo_epi64(a, b), _mm256_unpackhi_epi64(a, b));
+  };
+  const __m256i a = quads(0), b = quads(4);
   return {_mm256_add_epi32(_mm256_permute2x128_si256(a, b, 0x20), _mm256_permute2x128_si256(a, b, 0x31))};
 }
 
@@ -166,6 +189,7 @@ KVDECODE_INLINE RowFloats to_floats(const RowInts& a) {
   return x;
 }
 
+template <int offset>
 struct DotFactor {
   static_assert(kDotOffset == 0);
   std::int8_t bytes[32];
@@ -176,7 +200,8 @@ struct DotFactor {
     return x;
   }
 };
-KVDECODE_INLINE RowInts dot32(Bytes low, Bytes high, const DotFactor& x) {
+template <int offset>
+KVDECODE_INLINE RowInts dot32(Bytes low, Bytes high, const DotFactor<offset>& x) {
   std::int8_t w[32];
   std::memcpy(w, &low, sizeof low);
   std::memcpy(w + 16, &high, sizeof high);
