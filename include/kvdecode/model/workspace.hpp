@@ -23,7 +23,7 @@ struct WorkspaceSizes {
   Index n_tables = 0;     // tables of angles
   Index n_rotations = 0;  // of a query in the layer that needs most; 1: in place
   Index concurrency = 0;
-  Index scratch = 0;  // scalars a thread
+  Index scratch = 0;      // scalars a thread
   Index tile_states = 0;  // scalars
   Index rounded_bytes = 0;
   Index n_experts = 0;
