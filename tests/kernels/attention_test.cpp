@@ -6,9 +6,7 @@
 #include <support/names.hpp>
 #include <support/random.hpp>
 
-#include <kvdecode/core/counting.hpp>
-#include <kvdecode/core/kv_shape.hpp>
-#include <kvdecode/kernels/attention.hpp>
+#include <kvdecode/kvdecode.hpp>  // with extern templates where kvdecode::compiled is linked
 
 #include <doctest/doctest.h>
 

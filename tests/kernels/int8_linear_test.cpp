@@ -11,9 +11,7 @@
 #include <support/random.hpp>
 
 #include <kvdecode/core/block_formats.hpp>
-#include <kvdecode/core/counting.hpp>
-#include <kvdecode/core/thread_team.hpp>
-#include <kvdecode/kernels/activations.hpp>
+#include <kvdecode/kvdecode.hpp>  // with extern templates where kvdecode::compiled is linked
 
 #include <doctest/doctest.h>
 

@@ -8,9 +8,7 @@
 #include <support/names.hpp>
 #include <support/random.hpp>
 
-#include <kvdecode/core/counting.hpp>
-#include <kvdecode/core/thread_team.hpp>
-#include <kvdecode/kernels/linear.hpp>
+#include <kvdecode/kvdecode.hpp>  // with extern templates where kvdecode::compiled is linked
 
 #include <doctest/doctest.h>
 

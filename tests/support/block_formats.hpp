@@ -3,6 +3,7 @@
 #pragma once
 
 #include <kvdecode/core/block_formats.hpp>
+#include <kvdecode/kvdecode.hpp>  // with extern templates where kvdecode::compiled is linked
 
 #include <type_traits>
 
