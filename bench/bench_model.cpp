@@ -557,8 +557,9 @@ int main(int argc, char** argv) {
   list("--batch", a.batches, "sequences to decode together")
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
-  list("--threads", a.threads, "threads to compute with")
-      ->check(CLI::Range(1, 1024))
+  program::add_threads_option(app, a.threads)
+      ->delimiter(',')
+      ->allow_extra_args(false)
       ->default_str("1 and as many as there are cores");
   program::add_activations_option(app, a.activations)->delimiter(',')->allow_extra_args(false);
   list("--cache-format", a.cache_formats, "how keys and values are stored: f32 or f16")
