@@ -3,6 +3,7 @@
 #include <support/compare.hpp>
 #include <support/executors.hpp>
 #include <support/fp_mode.hpp>
+#include <support/meeting.hpp>
 #include <support/names.hpp>
 #include <support/random.hpp>
 
@@ -135,8 +136,13 @@ TEST_CASE("fp env: tasks run in the default environment on a team started and us
   {
     const ScopedFpMode scope(FpMode::kFlushToZero);
     kvdecode::ThreadTeam team(3);  // new threads inherit the mode
+    kvdecode_test::Meeting all(3);
     auto task = [&](Index i) noexcept { actual[static_cast<std::size_t>(i)] = sensitive(x, tiny); };
-    kvdecode::ExecutorRef(team).parallel_for(4, task);
+    auto together = [&](Index i) noexcept {
+      if (i < 3) all.attend();
+      task(i);
+    };
+    kvdecode::ExecutorRef(team).parallel_for(4, together);
     kvdecode_test::HostPool pool;
     auto later = [&](Index i) noexcept { task(i + 4); };
     kvdecode::ExecutorRef(pool).parallel_for(4, later);

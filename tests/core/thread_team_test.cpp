@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // What a ThreadTeam promises beyond every executor (executor_test.cpp).
 #include <support/allocation.hpp>
+#include <support/meeting.hpp>
 
 #include <kvdecode/core/thread_team.hpp>
 
@@ -27,6 +28,7 @@ using kvdecode::Error;
 using kvdecode::Index;
 using kvdecode::ScopedAllocationHook;
 using kvdecode::ThreadTeam;
+using kvdecode_test::Meeting;
 
 TEST_CASE("thread team: its size is checked") {
   CHECK_THROWS_WITH_AS(ThreadTeam(0), "a thread team has 1 to 1024 threads, got 0", Error);
@@ -44,13 +46,34 @@ TEST_CASE("thread team: a failed allocation leaves nothing running") {
 TEST_CASE("thread team: task i runs on thread i mod n, the caller's being thread 0") {
   ThreadTeam team(3);
   std::array<std::thread::id, 9> ran_on;
-  auto task = [&](Index i) noexcept { ran_on[static_cast<std::size_t>(i)] = std::this_thread::get_id(); };
+  Meeting all(3);
+  auto task = [&](Index i) noexcept {
+    if (i < 3) all.attend();
+    ran_on[static_cast<std::size_t>(i)] = std::this_thread::get_id();
+  };
   team.parallel_for(9, task);
   CHECK(ran_on[0] == std::this_thread::get_id());
   CHECK(ran_on[0] != ran_on[1]);
   CHECK(ran_on[1] != ran_on[2]);
   CHECK(ran_on[0] != ran_on[2]);
   for (std::size_t i = 3; i < 9; ++i) CHECK(ran_on[i] == ran_on[i - 3]);
+}
+
+TEST_CASE("thread team: the caller takes the share of a thread that is not there") {
+  ThreadTeam team(4);
+  bool has_taken = false;
+  for (int step = 0; step < 10000 && !has_taken;
+       ++step) {  // sooner or later one is late for such small shares
+    std::array<std::thread::id, 8> ran_on;
+    auto task = [&](Index i) noexcept { ran_on[static_cast<std::size_t>(i)] = std::this_thread::get_id(); };
+    team.parallel_for(8, task);
+    for (std::size_t i = 0; i < 4; ++i) {
+      REQUIRE(ran_on[i] != std::thread::id());
+      REQUIRE(ran_on[i] == ran_on[i + 4]);  // a share is one thread's
+      has_taken = has_taken || (i > 0 && ran_on[i] == std::this_thread::get_id());
+    }
+  }
+  CHECK(has_taken);
 }
 
 TEST_CASE("thread team: a nested parallel_for runs on the thread of its task, in order") {
@@ -95,7 +118,11 @@ TEST_CASE("thread team: while one thread uses it, another runs its tasks itself"
   may_end = true;
   holder.join();
   std::array<std::thread::id, 2> ran_on;  // and afterwards it is free again
-  auto both = [&](Index i) noexcept { ran_on[static_cast<std::size_t>(i)] = std::this_thread::get_id(); };
+  Meeting two(2);
+  auto both = [&](Index i) noexcept {
+    two.attend();
+    ran_on[static_cast<std::size_t>(i)] = std::this_thread::get_id();
+  };
   team.parallel_for(2, both);
   CHECK(ran_on[0] != ran_on[1]);
 }
@@ -107,8 +134,7 @@ TEST_CASE("thread team: 20000 tiny steps, each complete when it returns") {
     std::vector<int> counts(static_cast<std::size_t>(n_threads));  // plain: each written by one thread a step
     auto task = [&](Index i) noexcept { ++counts[static_cast<std::size_t>(i)]; };
     int n_incomplete = 0;
-    const int n_steps = n_threads == 2 ? 20000 : 1500;  // more threads than cores wait for the scheduler
-    for (int step = 1; step <= n_steps; ++step) {
+    for (int step = 1; step <= 20000; ++step) {
       team.parallel_for(n_threads, task);
       for (const int count : counts) n_incomplete += count != step;
     }
@@ -135,9 +161,13 @@ TEST_CASE("thread team: an idle thread falls asleep, and wakes up for the next s
     CAPTURE(n_threads);
     ThreadTeam team(n_threads);
     std::array<pid_t, 3> ran_on{};
-    auto task = [&](Index i) noexcept { ran_on[static_cast<std::size_t>(i)] = gettid(); };
     for (int round = 0; round < 5; ++round) {
       ran_on = {};
+      Meeting all(static_cast<int>(n_threads));
+      auto task = [&](Index i) noexcept {
+        all.attend();
+        ran_on[static_cast<std::size_t>(i)] = gettid();
+      };
       team.parallel_for(n_threads, task);
       for (std::size_t i = 1; i < static_cast<std::size_t>(n_threads); ++i) {
         CHECK(ran_on[i] != 0);

@@ -16,8 +16,9 @@
 
 namespace kvdecode::inline KVDECODE_ABI {
 
-/// n threads, the calling one included. Task i of a parallel_for goes to thread i mod n. From several threads
-/// at a time, or from a task, the tasks run on the calling thread.
+/// n threads, the calling one included. Tasks i mod n of a parallel_for are the share of thread i; a share whose thread is
+/// not there by the time that the caller is through with its own, because it sleeps or the machine has other work for its
+/// core, is the caller's too. From several threads at a time, or from a task, all tasks run on the calling thread.
 class ThreadTeam {
  public:
   /// @param n_threads in [1, 1024]  @throws Error kBadArgument, std::system_error if a thread cannot start
@@ -28,6 +29,7 @@ class ThreadTeam {
     const Index n_cores = std::max<Index>(1, static_cast<Index>(std::thread::hardware_concurrency()));
     n_spins_ = n_threads <= n_cores ? kSpins : 0;
     workers_.reserve(static_cast<std::size_t>(n_threads - 1));
+    shares_ = Vector<Share>(static_cast<std::size_t>(n_threads));
     try {
       for (Index i = 1; i < n_threads; ++i)
         workers_.emplace_back([this, i, n_threads] { work(i, n_threads); });
@@ -52,9 +54,11 @@ class ThreadTeam {
     n_ = n;
     n_running_.store(n_threads - 1, std::memory_order_relaxed);
     // The sequentially consistent pair (generation_, n_asleep_) makes sure that no sleeper is missed.
-    generation_.fetch_add(1, std::memory_order_seq_cst);
+    const std::uint32_t generation = generation_.fetch_add(1, std::memory_order_seq_cst) + 1;
     if (n_asleep_.load(std::memory_order_seq_cst) != 0) generation_.notify_all();
-    for (Index i = 0; i < n; i += n_threads) task(i);
+    run_share(0, n_threads);
+    for (Index i = 1; i < n_threads; ++i)
+      if (take_share(i, generation)) run_share(i, n_threads);
     for (Index spins = 0; n_running_.load(std::memory_order_acquire) != 0; ++spins) pause(spins);
     busy_.store(false, std::memory_order_release);
   }
@@ -69,6 +73,19 @@ class ThreadTeam {
       std::this_thread::yield();
   }
 
+  /// Every share of a generation is taken once, by its thread or by the caller; none of the next before all of this one
+  /// have been run.
+  bool take_share(Index i, std::uint32_t generation) noexcept {
+    std::uint32_t last = generation - 1;
+    return shares_[static_cast<std::size_t>(i)].taken.compare_exchange_strong(
+        last, generation, std::memory_order_acquire, std::memory_order_relaxed);
+  }
+  void run_share(Index i, Index n_threads) noexcept {
+    const TaskRef task = *job_;
+    for (Index k = i; k < n_; k += n_threads) task(k);
+    if (i != 0) n_running_.fetch_sub(1, std::memory_order_release);
+  }
+
   void work(Index self, Index n_threads) noexcept {
     std::uint32_t seen = 0;
     while (true) {
@@ -78,13 +95,12 @@ class ThreadTeam {
         n_asleep_.fetch_add(1, std::memory_order_seq_cst);
         generation_.wait(seen, std::memory_order_seq_cst);
         n_asleep_.fetch_sub(1, std::memory_order_seq_cst);
-        if (generation_.load(std::memory_order_acquire) == seen) continue;
       }
-      ++seen;  // a new generation starts only when all have finished the one before
+      const std::uint32_t generation = generation_.load(std::memory_order_acquire);
+      if (generation == seen) continue;
+      seen = generation;
       if (stopping_.load(std::memory_order_relaxed)) return;
-      const TaskRef task = *job_;
-      for (Index i = self; i < n_; i += n_threads) task(i);
-      n_running_.fetch_sub(1, std::memory_order_release);
+      if (take_share(self, generation)) run_share(self, n_threads);
     }
   }
 
@@ -95,7 +111,12 @@ class ThreadTeam {
     for (std::thread& worker : workers_) worker.join();
   }
 
+  struct alignas(kCacheLine) Share {
+    std::atomic<std::uint32_t> taken{0};  // the last generation in which somebody took it
+  };
+
   Vector<std::thread> workers_;
+  Vector<Share> shares_;  // [n_threads]; the first is always the caller's
   Index n_spins_ = 0;
   const TaskRef* job_ = nullptr;
   Index n_ = 0;
