@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: MIT
-# bench/*_bench.cpp -> one program, <build>/bench/kvdecode_bench.
+# bench/*_bench.cpp and bench_main.cpp -> one program, <build>/bench/kvdecode_bench.
 find_package(benchmark CONFIG REQUIRED)
 
 file(GLOB bench_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/bench/*_bench.cpp")
 if(bench_sources)
-  add_executable(kvdecode_bench ${bench_sources})
-  target_link_libraries(kvdecode_bench PRIVATE kvdecode::native benchmark::benchmark benchmark::benchmark_main)
+  add_executable(kvdecode_bench "${PROJECT_SOURCE_DIR}/bench/bench_main.cpp" ${bench_sources})
+  target_link_libraries(kvdecode_bench PRIVATE kvdecode::native benchmark::benchmark)
   # g++ 12 warns of its own AVX-512 intrinsics inside Eigen's products, which are the baseline here.
   target_compile_options(kvdecode_bench PRIVATE $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
   if(TARGET kvdecode::compiled)

@@ -3,7 +3,8 @@
 // tokens, beside what the memory reads and the cores multiply, measured in the same run.
 //
 // Run: build/bench/bench_model MODEL [--prompt 512] [--gen 128] [--depth 0,4096] [--batch 1,4,16] [--threads 1,2]
-//          [--activations exact,int8] [--cache-format f32,f16] [--repetitions 5] [--text FILE] [--json FILE]
+//          [--activations exact,int8] [--cache-format f32,f16] [--weights mapped,huge-pages] [--repetitions 5]
+//          [--text FILE] [--json FILE]
 //
 // prefill N  N tokens behind `depth` others at once; logits of the last one.
 // decode N   N steps of one token for each of `batch` sequences, in one forward call a step, behind `depth` tokens.
@@ -54,6 +55,7 @@ struct Arguments {
   std::vector<Index> threads;  // none: 1 and as many as there are cores
   std::vector<std::string> activations{"exact"};
   std::vector<std::string> cache_formats{"f32"};
+  std::vector<std::string> weights{"mapped"};
   Index n_repetitions = 5;
   std::string text;  // a file; empty: none
   std::string json;  // likewise
@@ -62,6 +64,7 @@ struct Arguments {
 // ---- Cache formats: a name on the command line, a type in the program -----------------------------------------
 
 const std::vector<std::string> kCacheFormats{"f32", "f16"};
+const std::vector<std::string> kWeights{"mapped", "huge-pages"};
 
 template <class Run>
 void with_cache_format(std::string_view name, Run&& run) {
@@ -122,6 +125,7 @@ struct Row {
   Test test;
   std::string activations;
   std::string cache_format;
+  std::string weights;
   Index n_threads;
   Index batch;
   std::vector<double> seconds{};  // of each repetition
@@ -132,7 +136,7 @@ struct Row {
   std::string title() const {
     return test.name() + " at depth " + std::to_string(test.depth) + ", batch " + std::to_string(batch) +
            ", " + std::to_string(n_threads) + (n_threads == 1 ? " thread" : " threads") + ", " + activations +
-           " activations, " + cache_format + " cache";
+           " activations, " + cache_format + " cache, " + weights + " weights";
   }
 };
 
@@ -158,7 +162,8 @@ class Report {
  public:
   Report(const Arguments& a, const kvdecode::LoadedModel& model, const bench::ModelCosts& costs,
          const Plan& plan)
-      : path_(a.json), shows_kinds_(a.activations.size() > 1 || a.cache_formats.size() > 1) {
+      : path_(a.json),
+        shows_kinds_(a.activations.size() > 1 || a.cache_formats.size() > 1 || a.weights.size() > 1) {
     const kvdecode::BuildInfo build = kvdecode::build_info();
     const kvdecode::LoadReport& files = model.report;
     const double flops = costs.layer_flops() + costs.head_flops();
@@ -192,7 +197,8 @@ class Report {
     print_line("  a token reads " + fixed(costs.weight_bytes(1) / 1e6, 1) + " MB of weights and computes " +
                fixed(flops / 1e6, 1) + " Mflop with them");
     if (!shows_kinds_)
-      print_line("  " + a.activations.front() + " activations, " + a.cache_formats.front() + " cache");
+      print_line("  " + a.activations.front() + " activations, " + a.cache_formats.front() + " cache, " +
+                 a.weights.front() + " weights");
     print_line("kvdecode " + std::string(build.version) + ", " + std::string(build.instruction_set) + ", " +
                std::string(build.compiler));
     for (const std::string& sentence : plan.skipped) print_line(sentence);
@@ -229,6 +235,7 @@ class Report {
                  {"threads", row.n_threads},
                  {"activations", row.activations},
                  {"cache_format", row.cache_format},
+                 {"weights", row.weights},
                  {"tokens_per_second", {{"median", rate.median}, {"min", rate.min}, {"max", rate.max}}},
                  {"seconds", row.seconds},
                  {"bytes_per_second", reads ? Json(row.bytes * passes) : Json()},
@@ -243,6 +250,7 @@ class Report {
     if (shows_kinds_) {
       cells.push_back({"activations", -11, row.activations});
       cells.push_back({"cache", -5, row.cache_format});
+      cells.push_back({"weights", -10, row.weights});
     }
     cells.insert(
         cells.end(),
@@ -503,6 +511,7 @@ void measure_perplexity(const Model& model, const std::vector<TokenId>& tokens, 
 
 int run(const Arguments& a) {
   const kvdecode::LoadedModel model = kvdecode::load_model(a.model);
+  const bool copies = std::find(a.weights.begin(), a.weights.end(), "huge-pages") != a.weights.end();
   const Plan plan = plan_tests(model.config, a);
   if (plan.tests.empty()) throw std::runtime_error("there is nothing to measure: " + plan.skipped.front());
   {
@@ -513,19 +522,20 @@ int run(const Arguments& a) {
   const bench::ModelCosts costs(model.config, model.weights);
   Report report(a, model, costs, plan);
   for (const Index n_threads : a.threads) report.add(bench::measure_machine(n_threads));
+  const kvdecode::Weights copied = copies ? kvdecode::copy_to_huge_pages(model.weights) : kvdecode::Weights{};
   for (const std::string& activations : a.activations)
     program::with_activations(activations, [&]<class Activations>() {
       using Model = kvdecode::Transformer<float, Activations, kvdecode::GgufFormats>;
-      const Model transformer(model.config, model.weights);
-      for (const std::string& cache_format : a.cache_formats)
-        with_cache_format(cache_format, [&]<class CacheFormat>() {
-          Bench<Model, CacheFormat> bench(transformer, costs, a, plan);
-          for (const Test& test : plan.tests)
-            bench.measure(test, Row{test, activations, cache_format, 1, 1}, report);
-          if (!text.empty())
-            measure_perplexity<CacheFormat>(transformer, text, a,
-                                            Row{plan.tests.front(), activations, cache_format, 1, 1}, report);
-        });
+      for (const std::string& weights : a.weights) {
+        const Model transformer(model.config, weights == "mapped" ? model.weights : copied);
+        for (const std::string& cache_format : a.cache_formats)
+          with_cache_format(cache_format, [&]<class CacheFormat>() {
+            Bench<Model, CacheFormat> bench(transformer, costs, a, plan);
+            Row row{plan.tests.front(), activations, cache_format, weights, 1, 1};
+            for (const Test& test : plan.tests) bench.measure(test, row, report);
+            if (!text.empty()) measure_perplexity<CacheFormat>(transformer, text, a, row, report);
+          });
+      }
     });
   return 0;
 }
@@ -564,6 +574,9 @@ int main(int argc, char** argv) {
   program::add_activations_option(app, a.activations)->delimiter(',')->allow_extra_args(false);
   list("--cache-format", a.cache_formats, "how keys and values are stored: f32 or f16")
       ->check(CLI::IsMember(kCacheFormats))
+      ->capture_default_str();
+  list("--weights", a.weights, "where matrices lie: mapped from the file, or copied to huge-pages")
+      ->check(CLI::IsMember(kWeights))
       ->capture_default_str();
   app.add_option("--repetitions", a.n_repetitions, "how often each time is taken")
       ->check(program::count_from(1))

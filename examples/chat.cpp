@@ -517,16 +517,7 @@ int main(int argc, char** argv) {
   app.add_option("--max-new-tokens", a.max_new_tokens, "tokens of an answer at most")
       ->check(program::count_from(1))
       ->capture_default_str();
-  app.add_option("--temperature", a.sampling.temperature, "0: always the most probable token")
-      ->check(CLI::Range(0.0, 1e9))
-      ->capture_default_str();
-  app.add_option("--top-k", a.sampling.top_k, "draw from the k likeliest tokens; 0: from all")
-      ->check(program::count_from(0))
-      ->capture_default_str();
-  app.add_option("--top-p", a.sampling.top_p, "draw from the likeliest tokens that reach this probability")
-      ->check(CLI::Range(1e-9, 1.0))
-      ->capture_default_str();
-  app.add_option("--seed", a.sampling.seed, "of the draws")->capture_default_str();
+  program::add_sampling_options(app, a.sampling);
   program::add_threads_option(app, a.n_threads);
   app.add_option("--scalar", a.scalar, "the number type to compute in")
       ->check(CLI::IsMember({"f32", "f64"}))

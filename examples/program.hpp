@@ -9,6 +9,7 @@
 
 #include <kvdecode/core/error.hpp>
 #include <kvdecode/core/types.hpp>
+#include <kvdecode/decode/samplers.hpp>
 #include <kvdecode/kernels/activations.hpp>
 
 #include <cmath>
@@ -64,6 +65,19 @@ CLI::Option* add_activations_option(CLI::App& app, Names& names) {
       .add_option("--activations", names, "as they are, or rounded to 8 bits where weights are quantized")
       ->check(CLI::IsMember({"exact", "int8"}))
       ->capture_default_str();
+}
+/// --temperature, --top-k, --top-p and --seed: how tokens are drawn.
+inline void add_sampling_options(CLI::App& app, kvdecode::SamplingOptions& sampling) {
+  app.add_option("--temperature", sampling.temperature, "0: always the most probable token")
+      ->check(CLI::Range(0.0, 1e9))
+      ->capture_default_str();
+  app.add_option("--top-k", sampling.top_k, "draw from the k likeliest tokens; 0: from all")
+      ->check(count_from(0))
+      ->capture_default_str();
+  app.add_option("--top-p", sampling.top_p, "draw from the likeliest tokens that reach this probability")
+      ->check(CLI::Range(1e-9, 1.0))
+      ->capture_default_str();
+  app.add_option("--seed", sampling.seed, "of the draws")->capture_default_str();
 }
 /// Calls visitor.operator()<A>() with the policy of activations of that name.
 template <class Visitor>

@@ -10,6 +10,7 @@
 #include <kvdecode/io/gguf_model.hpp>
 #include <kvdecode/io/gguf_tensor_binder.hpp>
 #include <kvdecode/io/gguf_type.hpp>
+#include <kvdecode/io/huge_pages.hpp>
 #include <kvdecode/io/huggingface_config.hpp>
 #include <kvdecode/io/huggingface_model.hpp>
 #include <kvdecode/io/json.hpp>

@@ -7,6 +7,7 @@
 #include <io/gguf_support.hpp>
 
 #include <cstdint>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -101,6 +102,18 @@ TEST_CASE("load_text_model: handles share the weights and outlive the model they
   model.reset();
   CHECK(first.weights().token_embedding.data == second.weights().token_embedding.data);
   CHECK(first.weights().token_embedding.data[0] == second.weights().token_embedding.data[0]);
+}
+
+TEST_CASE("load_text_model: huge pages take the matrices out of the file, and nothing else changes") {
+  const kvdecode::LoadedModel mapped = kvdecode::load_model(kShipped),
+                              copied = kvdecode::load_model(kShipped, {.huge_pages = true});
+  CHECK(copied.weights.owners.size() == mapped.weights.owners.size() + 1);
+  CHECK(copied.report.n_bytes == mapped.report.n_bytes);
+  const kvdecode::TextModel model = kvdecode::load_text_model(kShipped, {.huge_pages = true});
+  const kvdecode::MatrixView &a = mapped.weights.layers[0].w_q.matrix,
+                             b = model.transformer().weights().layers[0].w_q.matrix;
+  CHECK(std::memcmp(a.data, b.data, static_cast<std::size_t>(a.rows * a.stride)) == 0);
+  CHECK(reinterpret_cast<std::uintptr_t>(b.data) % kvdecode::kCacheLine == 0);
 }
 
 TEST_CASE("load_text_model: what is missing or does not belong together is named") {

@@ -30,13 +30,15 @@ measures() {  # NUMBER_OF_RESULTS ARGUMENT…
 says() { grep -qE -- "$1" "$work/out" || fault "the output has no /$1/: $(< "$work/out")"; }
 
 measures 24 --prompt 9 --gen 3 --depth 5,0 --batch 3,1 --threads 1,2 --cache-format f32,f16 --json "$work/results.json"
-says '^prefill 9 +exact +f16 +5 +1 +2 '
-says '^decode 3 +exact +f32 +0 +3 +1 '
+says '^prefill 9 +exact +f16 +mapped +5 +1 +2 '
+says '^decode 3 +exact +f32 +mapped +0 +3 +1 '
 # Columns end where their titles do: all but the names are to the right.
 [[ $(grep -E '^(test|prefill|decode) ' "$work/out" | awk '{ print length($0) }' | sort -u | wc -l) == 1 ]] ||
   fault "the table is not aligned: $(< "$work/out")"
 measures 4 --prompt 9 --gen 3 --threads 2 --activations exact,int8
-says '^decode 3 +int8 +f32 +0 +1 +2 '
+says '^decode 3 +int8 +f32 +mapped +0 +1 +2 '
+measures 2 --prompt 0 --gen 3 --threads 2 --weights mapped,huge-pages
+says '^decode 3 +exact +f32 +huge-pages +0 +1 +2 '
 measures 1 --prompt 512 --gen 0 --threads 1
 measures 1 --threads 1 --prompt 0 --gen 1 --depth 511
 measures 1 --prompt 1 --gen 0 --threads 1 --depth 511,512

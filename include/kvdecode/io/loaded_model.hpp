@@ -18,7 +18,13 @@ namespace kvdecode::inline KVDECODE_ABI {
 template <Scalar S = float, ActivationPolicy Activations = ExactActivations>
 using FileTransformer = Transformer<S, Activations, GgufFormats>;
 
-/// Config and weights fit one another. The weights lie in mapped files, which weights.owners keeps.
+/// What a loader may do beside what it has to.
+struct LoadOptions {
+  bool huge_pages =
+      false;  // copies the matrices into huge pages of memory (copy_to_huge_pages) instead of mapping files
+};
+
+/// Config and weights fit one another. Unless they were copied, the weights lie in mapped files, which weights.owners keeps.
 struct LoadedModel {
   ModelConfig config;
   Weights weights;

@@ -5,7 +5,9 @@
 
 #include <kvdecode/core/view.hpp>
 
+#include <concepts>
 #include <memory>
+#include <type_traits>
 #include <vector>
 
 namespace kvdecode::inline KVDECODE_ABI {
@@ -58,5 +60,25 @@ struct Weights {
   LinearWeights head;  // [vocab_size, d_model]; an empty matrix: the token embedding serves (tied)
   std::vector<std::shared_ptr<const void>> owners;
 };
+
+/// Calls f(matrix) for every matrix that there is, embeddings first, then layer by layer, the head last.
+/// @tparam W  Weights, const or not
+template <class W, class F>
+requires std::same_as<std::remove_const_t<W>, Weights>
+void for_each_matrix(W& weights, F&& f) {
+  const auto visit = [&](auto& matrix) {
+    if (!matrix.empty()) f(matrix);
+  };
+  visit(weights.token_embedding);
+  visit(weights.position_embedding);
+  for (auto& layer : weights.layers) {
+    for (auto* linear : {&layer.w_q, &layer.w_k, &layer.w_v, &layer.w_o, &layer.w_gate, &layer.w_up,
+                         &layer.w_down, &layer.router})
+      visit(linear->matrix);
+    for (auto& expert : layer.experts)
+      for (auto* linear : {&expert.w_gate, &expert.w_up, &expert.w_down}) visit(linear->matrix);
+  }
+  visit(weights.head.matrix);
+}
 
 }  // namespace kvdecode

@@ -21,7 +21,7 @@
 
 namespace kvdecode::inline KVDECODE_ABI {
 
-/// A model that reads and writes text: weights, mapped where they lie, tokenizer and chat template. A cheap
+/// A model that reads and writes text: weights, tokenizer and chat template. A cheap
 /// handle.
 class TextModel {
  public:
@@ -73,8 +73,8 @@ inline TokenizerSpec load_tokenizer_spec(const std::filesystem::path& path) {
 /// tokenizer names no first or last token, the model's are taken.
 /// @throws Error kBadFile, kUnsupported, kMismatch, naming file and field or tensor; kUnsupported for a file
 /// without a tokenizer, which load_model() reads
-inline TextModel load_text_model(const std::filesystem::path& path) {
-  LoadedModel model = load_model(path);
+inline TextModel load_text_model(const std::filesystem::path& path, const LoadOptions& options = {}) {
+  LoadedModel model = load_model(path, options);
   TokenizerSpec spec = load_tokenizer_spec(path);
   std::error_code error;
   if (!std::filesystem::is_directory(path, error))  // GGUF files do not name all that a folder's config does
