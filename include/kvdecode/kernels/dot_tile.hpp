@@ -33,7 +33,15 @@ struct Prefetch {
     kRows,    ///< the same place in each row
   };
   Order order = Order::kNone;
-  Index distance = 0;  // bytes from the tile's first row to what it asks for first
+  Index distance = 0;              // bytes from the tile's first row to what it asks for first
+  bool into_second_level = false;  // of the caches: more requests at a time than the first has room for
+
+  KVDECODE_INLINE void operator()(const std::byte* p) const {
+    if (into_second_level)
+      simd::prefetch_second_level(p);
+    else
+      simd::prefetch(p);
+  }
 };
 
 namespace detail {
@@ -85,11 +93,28 @@ KVDECODE_INLINE void prefetch_tile(const std::byte* rows, Index row_stride, Inde
   const std::byte* const ahead = rows + prefetch.distance;
   if (prefetch.order == Prefetch::Order::kMemory)
     simd::unroll<static_cast<int>((R * n + 63) / 64)>(
-        [&](auto i) KVDECODE_INLINE_LAMBDA { simd::prefetch(ahead + R * done + 64 * i); });
+        [&](auto i) KVDECODE_INLINE_LAMBDA { prefetch(ahead + R * done + 64 * i); });
   else if (prefetch.order == Prefetch::Order::kRows)
     simd::unroll<R>([&](auto r) KVDECODE_INLINE_LAMBDA {
       for (Index line = 0; line < n; line += 64) simd::prefetch(ahead + r * row_stride + done + line);
     });
+}
+
+/// The same for one of equal parts of the next n bytes of rows at places of their own: many requests at once would wait
+/// for one another.
+template <int R, Index n, int n_parts>
+KVDECODE_INLINE void prefetch_part(const std::byte* const (&rows)[R], Index done, int part,
+                                   const Prefetch& prefetch) {
+  if (prefetch.order == Prefetch::Order::kMemory) {
+    constexpr Index bytes = R * n / n_parts;
+    const std::byte* const ahead = rows[0] + prefetch.distance + R * done + bytes * part;
+    simd::unroll<static_cast<int>((bytes + 63) / 64)>(
+        [&](auto i) KVDECODE_INLINE_LAMBDA { prefetch(ahead + 64 * i); });
+  } else if (prefetch.order == Prefetch::Order::kRows && part == 0) {
+    simd::unroll<R>([&](auto r) KVDECODE_INLINE_LAMBDA {
+      for (Index line = 0; line < n; line += 64) simd::prefetch(rows[r] + prefetch.distance + done + line);
+    });
+  }
 }
 
 /// Whole blocks of R rows times one row of x, from number 0 on. @return the numbers done

@@ -56,8 +56,8 @@ concept BlockLayout = requires(const std::byte* block, int i, const typename B::
 ///
 /// | expression | meaning |
 /// |---|---|
-/// | B::codes(block, i) | what of numbers i … i+15 is a signed byte: in units of the scale, from the minimum |
-/// | B::kOffset | codes plus this are unsigned: 128, or less where they are unsigned bytes below 128 |
+/// | B::codes(block, i) | what of numbers i … i+15 is a signed byte: in units of the scale, from the minimum; of a block, or of two, a simd::RowPair |
+/// | B::kOffset | codes plus this are unsigned: 128, or less where they are unsigned bytes below 64 |
 /// | B::kSpan | how many numbers share an integer scale, 16 or 32; 0: there is none |
 /// | B::kHasMinimum | whether there is one |
 /// | B::kHasHalfScales | whether scale and minimum alone turn codes into numbers, as binary16 at bytes 0 and 2 |

@@ -28,7 +28,8 @@ struct IQ4_NLBlock {
   }
   using Scales = FourBitNumbers<false>;
   static KVDECODE_INLINE Scales scales(const std::byte* block) { return {kIq4Levels, simd::load_f16(block)}; }
-  static KVDECODE_INLINE simd::Bytes codes(const std::byte* block, int i) {
+  template <class Rows>
+  static KVDECODE_INLINE auto codes(Rows block, int i) {
     return simd::lookup(kIq4Levels.level, simd::bit_field(simd::load_bytes(block + kCodes), i / 16 * 4, 15));
   }
   static KVDECODE_INLINE Integers integers(const std::byte* block) { return {simd::load_f16(block)}; }

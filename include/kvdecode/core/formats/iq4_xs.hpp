@@ -40,8 +40,9 @@ struct IQ4_XSBlock {
     for (int j = 0; j < 8; ++j) all.scale[j] = mul(d, static_cast<float>(scale(block, j)));
     return all;
   }
-  static KVDECODE_INLINE simd::Bytes codes(const std::byte* block, int i) {
-    const simd::Bytes q = simd::bit_field(simd::load_bytes(block + kCodes + i / 32 * 16), i / 16 % 2 * 4, 15);
+  template <class Rows>
+  static KVDECODE_INLINE auto codes(Rows block, int i) {
+    const auto q = simd::bit_field(simd::load_bytes(block + kCodes + i / 32 * 16), i / 16 % 2 * 4, 15);
     return simd::lookup(kIq4Levels.level, q);
   }
   static KVDECODE_INLINE Integers integers(const std::byte* block) {

@@ -34,7 +34,8 @@ struct MXFP4Block {
   }
   using Scales = FourBitNumbers<false>;
   static KVDECODE_INLINE Scales scales(const std::byte* block) { return {kFp4Doubled, scale(block)}; }
-  static KVDECODE_INLINE simd::Bytes codes(const std::byte* block, int i) {
+  template <class Rows>
+  static KVDECODE_INLINE auto codes(Rows block, int i) {
     return simd::lookup(kFp4Doubled.level, simd::bit_field(simd::load_bytes(block + kCodes), i / 16 * 4, 15));
   }
   static KVDECODE_INLINE Integers integers(const std::byte* block) { return {scale(block)}; }

@@ -34,7 +34,8 @@ struct Q2_KBlock {
         mul(Lanes<float>::set1(simd::load_f16(block + kMinimum)),
             simd::to_lanes(simd::bit_field(both, 4, 15)))};
   }
-  static KVDECODE_INLINE simd::Bytes codes(const std::byte* block, int i) {
+  template <class Rows>
+  static KVDECODE_INLINE auto codes(Rows block, int i) {
     return simd::bit_field(simd::load_bytes(block + kCodes + i / 128 * 32 + i % 32), i % 128 / 32 * 2, 3);
   }
   static KVDECODE_INLINE Integers integers(const std::byte* block) {

@@ -48,10 +48,11 @@ struct Q3_KBlock {
     return Scales(mul(Lanes<float>::set1(simd::load_f16(block + kScale)),
                       simd::to_lanes(six_bits(block + kScales) - 32)));
   }
-  static KVDECODE_INLINE simd::Bytes codes(const std::byte* block, int i) {
-    const simd::Bytes low =
+  template <class Rows>
+  static KVDECODE_INLINE auto codes(Rows block, int i) {
+    const auto low =
         simd::bit_field(simd::load_bytes(block + kCodes + i / 128 * 32 + i % 32), i % 128 / 32 * 2, 3);
-    const simd::Bytes high = simd::bit_field(simd::load_bytes(block + i % 32), i / 32, 1);
+    const auto high = simd::bit_field(simd::load_bytes(block + i % 32), i / 32, 1);
     return low + high * 4 - 4;
   }
   static KVDECODE_INLINE Integers integers(const std::byte* block) {

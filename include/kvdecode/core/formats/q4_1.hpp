@@ -25,7 +25,8 @@ struct Q4_1Block {
   static KVDECODE_INLINE Scales scales(const std::byte* block) {
     return {kZeroToFifteen, simd::load_f16(block), simd::load_f16(block + kMinimum)};
   }
-  static KVDECODE_INLINE simd::Bytes codes(const std::byte* block, int i) {
+  template <class Rows>
+  static KVDECODE_INLINE auto codes(Rows block, int i) {
     return simd::bit_field(simd::load_bytes(block + kCodes), i / 16 * 4, 15);
   }
   static KVDECODE_INLINE Integers integers(const std::byte* block) {

@@ -25,9 +25,10 @@ struct Q5_0Block {
   }
   using Scales = OneScale;
   static KVDECODE_INLINE Scales scales(const std::byte* block) { return {simd::load_f16(block)}; }
-  static KVDECODE_INLINE simd::Bytes codes(const std::byte* block, int i) {
-    const simd::Bytes low = simd::bit_field(simd::load_bytes(block + kCodes), i / 16 * 4, 15);
-    const simd::Bytes high = simd::spread_bits(load_element<std::uint16_t>(block + kFifth, i / 16), 16);
+  template <class Rows>
+  static KVDECODE_INLINE auto codes(Rows block, int i) {
+    const auto low = simd::bit_field(simd::load_bytes(block + kCodes), i / 16 * 4, 15);
+    const auto high = simd::spread_bits_at(block + kFifth + i / 16 * 2, 16);
     return (low | high) - 16;
   }
   static KVDECODE_INLINE Integers integers(const std::byte* block) { return {simd::load_f16(block)}; }

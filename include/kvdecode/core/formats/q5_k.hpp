@@ -34,10 +34,11 @@ struct Q5_KBlock {
     return {mul(Lanes<float>::set1(simd::load_f16(block)), both),
             mul(Lanes<float>::set1(simd::load_f16(block + kMinimum)), both)};
   }
-  static KVDECODE_INLINE simd::Bytes codes(const std::byte* block, int i) {
-    const simd::Bytes low =
+  template <class Rows>
+  static KVDECODE_INLINE auto codes(Rows block, int i) {
+    const auto low =
         simd::bit_field(simd::load_bytes(block + kCodes + i / 64 * 32 + i % 32), i / 32 % 2 * 4, 15);
-    const simd::Bytes high = simd::bit_field(simd::load_bytes(block + kFifth + i % 32), i / 32, 1);
+    const auto high = simd::bit_field(simd::load_bytes(block + kFifth + i % 32), i / 32, 1);
     return low + high * 16;
   }
   static KVDECODE_INLINE Integers integers(const std::byte* block) {

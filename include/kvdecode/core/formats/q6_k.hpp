@@ -31,10 +31,10 @@ struct Q6_KBlock {
     return Scales(mul(Lanes<float>::set1(simd::load_f16(block + kScale)),
                       simd::to_lanes(simd::load_bytes(block + kScales))));
   }
-  static KVDECODE_INLINE simd::Bytes codes(const std::byte* block, int i) {
-    const simd::Bytes low =
-        simd::bit_field(simd::load_bytes(block + i / 128 * 64 + i % 64), i % 128 / 64 * 4, 15);
-    const simd::Bytes high =
+  template <class Rows>
+  static KVDECODE_INLINE auto codes(Rows block, int i) {
+    const auto low = simd::bit_field(simd::load_bytes(block + i / 128 * 64 + i % 64), i % 128 / 64 * 4, 15);
+    const auto high =
         simd::bit_field(simd::load_bytes(block + kUpper + i / 128 * 32 + i % 32), i % 128 / 32 * 2, 3);
     return low + high * 16 - 32;
   }

@@ -24,7 +24,8 @@ struct Q8_0Block {
   }
   using Scales = OneScale;
   static KVDECODE_INLINE Scales scales(const std::byte* block) { return {simd::load_f16(block)}; }
-  static KVDECODE_INLINE simd::Bytes codes(const std::byte* block, int i) {
+  template <class Rows>
+  static KVDECODE_INLINE auto codes(Rows block, int i) {
     return simd::load_bytes(block + kCodes + i);
   }
   static KVDECODE_INLINE Integers integers(const std::byte* block) { return {simd::load_f16(block)}; }

@@ -40,19 +40,7 @@ KVDECODE_INLINE Bytes nibbles_as_bytes(std::uint64_t bits) {
 
 /// Bytes 8 … 15 in the places of bytes 0 … 7, then zeros.
 KVDECODE_INLINE Bytes upper_half(Bytes v) {
-  std::uint64_t halves[2];
-  std::memcpy(halves, &v, sizeof v);
-  halves[0] = std::exchange(halves[1], 0);
-  std::memcpy(&v, halves, sizeof v);
-  return v;
-}
-
-/// Bytes 0, 2 … 14 (1, 3 … 15) in the places of bytes 0 … 7; what follows them is of no use.
-KVDECODE_INLINE Bytes even_bytes(Bytes v) {
-  return __builtin_shufflevector(v, v, 0, 2, 4, 6, 8, 10, 12, 14, 0, 2, 4, 6, 8, 10, 12, 14);
-}
-KVDECODE_INLINE Bytes odd_bytes(Bytes v) {
-  return __builtin_shufflevector(v, v, 1, 3, 5, 7, 9, 11, 13, 15, 1, 3, 5, 7, 9, 11, 13, 15);
+  return __builtin_shufflevector(v, Bytes{}, 8, 9, 10, 11, 12, 13, 14, 15, 16, 16, 16, 16, 16, 16, 16, 16);
 }
 
 /// (b >> shift) & mask of each byte b. @pre mask < 2^(8 - shift)
@@ -64,6 +52,72 @@ KVDECODE_INLINE Bytes bit_field(Bytes v, int shift, std::uint8_t mask) {
   words = words >> static_cast<std::uint16_t>(shift);
   std::memcpy(&v, &words, sizeof v);
   return v & mask;
+}
+
+/// Two rows of bytes: what a layout reads from one row, it reads from both.
+struct RowPair {
+  const std::byte* first;
+  const std::byte* second;
+
+  friend KVDECODE_INLINE RowPair operator+(const RowPair& rows, Index n) {
+    return {rows.first + n, rows.second + n};
+  }
+};
+
+#if defined(EIGEN_VECTORIZE_AVX2)
+/// Sixteen bytes of each of two rows.
+using BytePairs = std::uint8_t __attribute__((vector_size(32)));
+
+KVDECODE_INLINE BytePairs pair_of(Bytes first, Bytes second) {
+  return reinterpret_cast<BytePairs>(_mm256_inserti128_si256(
+      _mm256_castsi128_si256(reinterpret_cast<__m128i>(first)), reinterpret_cast<__m128i>(second), 1));
+}
+KVDECODE_INLINE BytePairs load_bytes(const RowPair& rows) {
+  return pair_of(load_bytes(rows.first), load_bytes(rows.second));
+}
+KVDECODE_INLINE BytePairs bit_field(BytePairs v, int shift, std::uint8_t mask) {
+  using Words = std::uint16_t __attribute__((vector_size(32)));
+  Words words;
+  std::memcpy(&words, &v, sizeof words);
+  words = words >> static_cast<std::uint16_t>(shift);
+  std::memcpy(&v, &words, sizeof v);
+  return v & mask;
+}
+#else
+struct BytePairs {
+  Bytes first;
+  Bytes second;
+};
+#endif
+
+/// The first n bytes of eight rows, turned: byte i of all rows at out + 8 i. n is 8 or 16.
+template <int n>
+KVDECODE_INLINE void turn_bytes(const Bytes (&rows)[8], std::byte* out) {
+  static_assert(n == 8 || n == 16);
+  using Words = std::uint16_t __attribute__((vector_size(16)));
+  using Quads = std::uint32_t __attribute__((vector_size(16)));
+  const auto eight = [&](Words a, Words b, Words c, Words d, std::byte* to) KVDECODE_INLINE_LAMBDA {
+    const auto ab0 = reinterpret_cast<Quads>(__builtin_shufflevector(a, b, 0, 8, 1, 9, 2, 10, 3, 11));
+    const auto ab1 = reinterpret_cast<Quads>(__builtin_shufflevector(a, b, 4, 12, 5, 13, 6, 14, 7, 15));
+    const auto cd0 = reinterpret_cast<Quads>(__builtin_shufflevector(c, d, 0, 8, 1, 9, 2, 10, 3, 11));
+    const auto cd1 = reinterpret_cast<Quads>(__builtin_shufflevector(c, d, 4, 12, 5, 13, 6, 14, 7, 15));
+    const Quads all[4] = {
+        __builtin_shufflevector(ab0, cd0, 0, 4, 1, 5), __builtin_shufflevector(ab0, cd0, 2, 6, 3, 7),
+        __builtin_shufflevector(ab1, cd1, 0, 4, 1, 5), __builtin_shufflevector(ab1, cd1, 2, 6, 3, 7)};
+    std::memcpy(to, all, sizeof all);
+  };
+  const auto low = [&](int r) KVDECODE_INLINE_LAMBDA {
+    return reinterpret_cast<Words>(__builtin_shufflevector(rows[r], rows[r + 1], 0, 16, 1, 17, 2, 18, 3, 19,
+                                                           4, 20, 5, 21, 6, 22, 7, 23));
+  };
+  eight(low(0), low(2), low(4), low(6), out);
+  if constexpr (n == 16) {
+    const auto high = [&](int r) KVDECODE_INLINE_LAMBDA {
+      return reinterpret_cast<Words>(__builtin_shufflevector(rows[r], rows[r + 1], 8, 24, 9, 25, 10, 26, 11,
+                                                             27, 12, 28, 13, 29, 14, 30, 15, 31));
+    };
+    eight(high(0), high(2), high(4), high(6), out + 64);
+  }
 }
 
 /// Each of sixteen pairs of bits as a byte, lowest first.
@@ -93,6 +147,18 @@ KVDECODE_INLINE Bytes spread_bits(std::uint16_t bits, std::uint8_t set) {
 #endif
 }
 
+/// The sixteen bits at p, spread.
+KVDECODE_INLINE Bytes spread_bits_at(const std::byte* p, std::uint8_t set) {
+  std::uint16_t bits;
+  std::memcpy(&bits, p, sizeof bits);
+  return spread_bits(bits, set);
+}
+#if defined(EIGEN_VECTORIZE_AVX2)
+KVDECODE_INLINE BytePairs spread_bits_at(const RowPair& rows, std::uint8_t set) {
+  return pair_of(spread_bits_at(rows.first, set), spread_bits_at(rows.second, set));
+}
+#endif
+
 /// table[b] for each byte b. @pre b < 16
 KVDECODE_INLINE Bytes lookup(const std::int8_t (&table)[16], Bytes indices) {
   Bytes t;
@@ -107,6 +173,25 @@ KVDECODE_INLINE Bytes lookup(const std::int8_t (&table)[16], Bytes indices) {
   Bytes v{};
   for (int i = 0; i < kLanes; ++i) v[i] = t[indices[i]];
   return v;
+#endif
+}
+
+#if defined(EIGEN_VECTORIZE_AVX2)
+KVDECODE_INLINE BytePairs lookup(const std::int8_t (&table)[16], BytePairs indices) {
+  __m128i t;
+  std::memcpy(&t, table, sizeof t);
+  return reinterpret_cast<BytePairs>(
+      _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(t), reinterpret_cast<__m256i>(indices)));
+}
+#endif
+
+/// What layout B takes from numbers i … i+15 of a block of both rows.
+template <class B>
+KVDECODE_INLINE BytePairs codes_of(const RowPair& rows, int i) {
+#if defined(EIGEN_VECTORIZE_AVX2)
+  return B::codes(rows, i);
+#else
+  return {B::codes(rows.first, i), B::codes(rows.second, i)};
 #endif
 }
 

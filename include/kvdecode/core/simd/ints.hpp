@@ -6,8 +6,10 @@
 #include <kvdecode/core/simd/bytes.hpp>
 #include <kvdecode/core/simd/lanes.hpp>
 
+#include <bit>
 #include <cstdint>
 #include <cstring>
+#include <type_traits>
 
 #if defined(EIGEN_VECTORIZE_AVX512) && defined(__AVX512VNNI__)
 #define KVDECODE_INTS_AVX512 1
@@ -170,6 +172,51 @@ KVDECODE_INLINE Lanes<S> to_lanes(const IntLanes& v) {
   v.storeu(from);
   for (int i = 0; i < kLanes; ++i) to[i] = S(static_cast<double>(from[i]));
   return Lanes<S>::loadu(to);
+}
+
+/// The whole numbers nearest to sixteen, of two the even one, as signed bytes; 127 for what is beyond.
+/// @pre no number is below -127; the default rounding mode
+template <class S>
+KVDECODE_INLINE Bytes nearest_bytes(const Lanes<S>& v) {
+#if defined(EIGEN_VECTORIZE_AVX512)
+  if constexpr (std::is_same_v<S, float>) {
+    return reinterpret_cast<Bytes>(
+        _mm512_maskz_cvtsepi32_epi8(0xffff, _mm512_maskz_cvtps_epi32(0xffff, v.r[0])));
+  }
+#elif defined(EIGEN_VECTORIZE_AVX2)
+  if constexpr (std::is_same_v<S, float>) {
+    // Packing works within halves of registers: words 0 … 3 and 8 … 11 of the numbers, then the others.
+    const __m256i words = _mm256_packs_epi32(_mm256_cvtps_epi32(v.r[0]), _mm256_cvtps_epi32(v.r[1]));
+    const __m256i ordered = _mm256_permute4x64_epi64(words, 0xd8);
+    return reinterpret_cast<Bytes>(
+        _mm_packs_epi16(_mm256_castsi256_si128(ordered), _mm256_extracti128_si256(ordered, 1)));
+  }
+#endif
+  // A float of 24 bits, or a double of 53, has no room for fractions at 1.5 * 2^23 (2^52): adding that rounds to even, and
+  // leaves the whole number in the lowest bits.
+  using T = std::conditional_t<std::is_same_v<S, float>, float, double>;
+  using Bits = std::conditional_t<std::is_same_v<S, float>, std::uint32_t, std::uint64_t>;
+  S t[kLanes];
+  v.storeu(t);
+  Bytes bytes{};
+  for (int i = 0; i < kLanes; ++i) {
+    const T x = static_cast<T>(t[i]);
+    const T moved = (T(127) < x ? T(127) : x) + (std::is_same_v<S, float> ? T(0x1.8p23) : T(0x1.8p52));
+    bytes[i] = static_cast<std::uint8_t>(std::bit_cast<Bits>(moved) & 0xffu);
+  }
+  return bytes;
+}
+
+/// The sum of sixteen signed bytes.
+KVDECODE_INLINE int sum_of(Bytes v) {
+#if defined(EIGEN_VECTORIZE) && defined(__SSE2__)
+  const __m128i halves = _mm_sad_epu8(reinterpret_cast<__m128i>(v ^ 0x80), _mm_setzero_si128());
+  return _mm_cvtsi128_si32(halves) + _mm_cvtsi128_si32(_mm_srli_si128(halves, 8)) - 16 * 128;
+#else
+  int sum = 0;
+  for (int i = 0; i < kLanes; ++i) sum += static_cast<std::int8_t>(v[i]);
+  return sum;
+#endif
 }
 
 /// -n[j] in each lane times kDotOffset: where sums start whose second factors have it added.

@@ -219,5 +219,6 @@ KVDECODE_INLINE void pause() {
 
 /// Asks for the cache line at p.
 KVDECODE_INLINE void prefetch(const void* p) { __builtin_prefetch(p); }
+KVDECODE_INLINE void prefetch_second_level(const void* p) { __builtin_prefetch(p, 0, 2); }
 
 }  // namespace kvdecode::inline KVDECODE_ABI::simd

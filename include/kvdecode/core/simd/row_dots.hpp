@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
-// <kvdecode/core/simd/row_dots.hpp> - what one row of bytes times eight rows of bytes takes, by registers of 256 bits
-// where there are: 32 numbers of a row at a time, whose products are summed to eight integers, and eight such to one
-// register of sums.
+// <kvdecode/core/simd/row_dots.hpp> - what one row of bytes times eight rows of bytes takes: sixteen numbers of two rows at
+// a time, whose products are summed to four integers for each, and four such pairs to one sum a row.
 #pragma once
 
 #include <kvdecode/core/simd/bytes.hpp>
@@ -13,7 +12,8 @@
 
 namespace kvdecode::inline KVDECODE_ABI::simd {
 
-inline constexpr int kDotRows = 8;
+/// Rows that are multiplied together; pair p of them is rows p and p + 4.
+inline constexpr int kDotRows = 8, kDotPairs = 4;
 
 #if defined(KVDECODE_INTS_AVX512) || defined(KVDECODE_INTS_AVX2)
 
@@ -23,7 +23,11 @@ struct RowFloats {
 
   static KVDECODE_INLINE RowFloats zero() { return {_mm256_setzero_ps()}; }
   static KVDECODE_INLINE RowFloats set1(float x) { return {_mm256_set1_ps(x)}; }
-  static KVDECODE_INLINE RowFloats loadu(const float* p) { return {_mm256_loadu_ps(p)}; }
+  /// f(r) of each row.
+  template <class F>
+  static KVDECODE_INLINE RowFloats of_each(F&& f) {
+    return {_mm256_setr_ps(f(0), f(1), f(2), f(3), f(4), f(5), f(6), f(7))};
+  }
   KVDECODE_INLINE void storeu(float* p) const { _mm256_storeu_ps(p, v); }
 };
 KVDECODE_INLINE RowFloats mul(const RowFloats& a, const RowFloats& b) {
@@ -41,117 +45,122 @@ struct RowInts {
 };
 KVDECODE_INLINE RowFloats to_floats(const RowInts& a) { return {_mm256_cvtepi32_ps(a.v)}; }
 
-/// 32 signed bytes of x, to be multiplied with codes of several rows, which are unsigned once `offset` is added: below
-/// 128, unless that is it.
+/// Four integers of the first row of a pair, then four of the second.
+struct PairSums {
+  __m256i v;
+};
+
+/// 32 signed bytes of x, to be multiplied with codes of several rows, which are unsigned once `offset` is added: below 64,
+/// unless that is 128.
 template <int offset>
-struct DotFactor {
+class PairFactor {
 #if defined(KVDECODE_INTS_AVX512)
   static constexpr bool kAddsOffset = true;
 #else
-  static constexpr bool kAddsOffset = offset < 128;  // a pair of products fits in sixteen bits
+  static constexpr bool kAddsOffset = offset < 128;  // four products fit in sixteen bits
 #endif
-  __m256i bytes;
-  __m256i start;  // where sums begin: less the offset times x
 
+ public:
   /// @param codes  32 bytes with kDotOffset added
-  static KVDECODE_INLINE DotFactor loadu(const std::byte* codes) {
-    DotFactor x;
-    std::memcpy(&x.bytes, codes, sizeof x.bytes);
-    if constexpr (kDotOffset != 0)
-      x.bytes = _mm256_xor_si256(x.bytes, _mm256_set1_epi8(static_cast<char>(kDotOffset)));
-    x.start = _mm256_setzero_si256();
-    if constexpr (kAddsOffset && offset != 0)
-      x.start = _mm256_sub_epi32(x.start, x.times(_mm256_set1_epi8(static_cast<char>(offset)), x.start));
+  static KVDECODE_INLINE PairFactor loadu(const std::byte* codes) {
+    PairFactor x;
+    const auto half = [&](int i) KVDECODE_INLINE_LAMBDA {
+      __m128i bytes;
+      std::memcpy(&bytes, codes + 16 * i, sizeof bytes);
+      const __m256i both = _mm256_broadcastsi128_si256(bytes);
+      return kDotOffset == 0 ? both : _mm256_xor_si256(both, _mm256_set1_epi8(static_cast<char>(kDotOffset)));
+    };
+    x.half_[0] = half(0);
+    x.half_[1] = half(1);
     return x;
   }
-  /// sums and those of four products each of the unsigned bytes w with x.
-  KVDECODE_INLINE __m256i times(__m256i w, __m256i sums) const {
-#if defined(KVDECODE_INTS_AVX512)
-    return _mm256_dpbusd_epi32(sums, w, bytes);
-#else
-    return _mm256_add_epi32(sums, _mm256_madd_epi16(_mm256_maddubs_epi16(w, bytes), _mm256_set1_epi16(1)));
-#endif
+
+  /// Sums of the products of 32 codes of both rows.
+  KVDECODE_INLINE PairSums times(BytePairs low, BytePairs high) const {
+    if constexpr (!kAddsOffset)
+      return {_mm256_add_epi32(by_magnitudes(low, half_[0]), by_magnitudes(high, half_[1]))};
+    else
+      return {products(unsigned_codes(low), unsigned_codes(high), start())};
   }
+  /// The same for the first sixteen codes (half 0) or the others (half 1).
+  template <int half>
+  KVDECODE_INLINE PairSums times_half(BytePairs codes) const {
+    if constexpr (!kAddsOffset)
+      return {by_magnitudes(codes, half_[half])};
+    else
+      return {sixteen(unsigned_codes(codes), half_[half], start_of_half<half>())};
+  }
+
+ private:
+  static KVDECODE_INLINE __m256i unsigned_codes(BytePairs codes) {
+    if constexpr (offset != 0) codes = codes + static_cast<std::uint8_t>(offset);
+    return reinterpret_cast<__m256i>(codes);
+  }
+  static KVDECODE_INLINE __m256i offsets() { return _mm256_set1_epi8(static_cast<char>(offset)); }
+  /// Where sums begin: less the offset times x.
+  KVDECODE_INLINE __m256i start() const {
+    const __m256i zero = _mm256_setzero_si256();
+    return offset == 0 ? zero : _mm256_sub_epi32(zero, products(offsets(), offsets(), zero));
+  }
+  template <int half>
+  KVDECODE_INLINE __m256i start_of_half() const {
+    const __m256i zero = _mm256_setzero_si256();
+    return offset == 0 ? zero : _mm256_sub_epi32(zero, sixteen(offsets(), half_[half], zero));
+  }
+
+#if defined(KVDECODE_INTS_AVX512)
+  static KVDECODE_INLINE __m256i sixteen(__m256i w, __m256i x, __m256i sums) {
+    return _mm256_dpbusd_epi32(sums, w, x);
+  }
+  KVDECODE_INLINE __m256i products(__m256i low, __m256i high, __m256i sums) const {
+    return sixteen(high, half_[1], sixteen(low, half_[0], sums));
+  }
+#else
+  static KVDECODE_INLINE __m256i add_pairs(__m256i pairs, __m256i sums) {
+    return _mm256_add_epi32(sums, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
+  }
+  static KVDECODE_INLINE __m256i sixteen(__m256i w, __m256i x, __m256i sums) {
+    return add_pairs(_mm256_maddubs_epi16(w, x), sums);
+  }
+  KVDECODE_INLINE __m256i products(__m256i low, __m256i high, __m256i sums) const {
+    return add_pairs(
+        _mm256_add_epi16(_mm256_maddubs_epi16(low, half_[0]), _mm256_maddubs_epi16(high, half_[1])), sums);
+  }
+#endif
+  /// A pair of products is at most 2 * 128 * 127.
+  static KVDECODE_INLINE __m256i by_magnitudes(BytePairs codes, __m256i x) {
+    const auto w = reinterpret_cast<__m256i>(codes);
+    const __m256i pairs = _mm256_maddubs_epi16(_mm256_abs_epi8(w), _mm256_sign_epi8(x, w));
+    return _mm256_madd_epi16(pairs, _mm256_set1_epi16(1));
+  }
+
+  __m256i half_[2];  // both for both rows of a pair
 };
 
-/// Sums of four products each, of the codes low and high with x.
-template <int offset>
-KVDECODE_INLINE RowInts dot32(Bytes low, Bytes high, const DotFactor<offset>& x) {
-  constexpr bool adds = DotFactor<offset>::kAddsOffset;
-  if constexpr (adds && offset != 0) {
-    low = low + static_cast<std::uint8_t>(offset);
-    high = high + static_cast<std::uint8_t>(offset);
-  }
-  const __m256i w = _mm256_inserti128_si256(_mm256_castsi128_si256(reinterpret_cast<__m128i>(low)),
-                                            reinterpret_cast<__m128i>(high), 1);
-  if constexpr (adds) {
-    return {x.times(w, x.start)};
-  } else {  // by magnitudes: a pair of products is at most 2 * 128 * 127
-    const __m256i pairs = _mm256_maddubs_epi16(_mm256_abs_epi8(w), _mm256_sign_epi8(x.bytes, w));
-    return {_mm256_madd_epi16(pairs, _mm256_set1_epi16(1))};
-  }
-}
-
-/// The sums of the first sixteen bytes times low, the others times high.
-KVDECODE_INLINE RowInts scale_halves(const RowInts& sums, std::int32_t low, std::int32_t high) {
-  const __m256i factors =
-      _mm256_inserti128_si256(_mm256_castsi128_si256(_mm_set1_epi32(low)), _mm_set1_epi32(high), 1);
-  return {_mm256_mullo_epi32(sums.v, factors)};
-}
-KVDECODE_INLINE RowInts scale(const RowInts& sums, std::int32_t factor) {
-  return {_mm256_mullo_epi32(sums.v, _mm256_set1_epi32(factor))};
-}
-
 /// The sum of each of eight rows' integers.
-KVDECODE_INLINE RowInts row_sums(const RowInts (&rows)[kDotRows]) {
+KVDECODE_INLINE RowInts row_sums(const PairSums (&pairs)[kDotPairs]) {
   // Single shuffles and sums: a horizontal addition is three of them.
-  const auto pairs = [&](int i) KVDECODE_INLINE_LAMBDA {
-    return _mm256_add_epi32(_mm256_unpacklo_epi32(rows[i].v, rows[i + 1].v),
-                            _mm256_unpackhi_epi32(rows[i].v, rows[i + 1].v));
+  const auto halves = [&](int i) KVDECODE_INLINE_LAMBDA {
+    return _mm256_add_epi32(_mm256_unpacklo_epi32(pairs[i].v, pairs[i + 1].v),
+                            _mm256_unpackhi_epi32(pairs[i].v, pairs[i + 1].v));
   };
-  const auto quads = [&](int i) KVDECODE_INLINE_LAMBDA {
-    const __m256i a = pairs(i), b = pairs(i + 2);
-    return _mm256_add_epi32(_mm256_unpacklo_epi64(a, b), _mm256_unpackhi_epi64(a, b));
+  const __m256i a = halves(0), b = halves(2);
+  return {_mm256_add_epi32(_mm256_unpacklo_epi64(a, b), _mm256_unpackhi_epi64(a, b))};
+}
+
+/// Eight signed bytes.
+KVDECODE_INLINE RowFloats load_signed_bytes(const std::byte* p) {
+  return {_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p))))};
+}
+
+/// The binary16 `offset` bytes behind each of eight places.
+KVDECODE_INLINE RowFloats load_halves(const std::byte* const (&rows)[kDotRows], Index offset) {
+  // Each by itself: g++ would store them one by one and load them together, which waits for every store.
+  const auto half = [&](int r) KVDECODE_INLINE_LAMBDA {
+    short h;
+    std::memcpy(&h, rows[r] + offset, sizeof h);
+    return h;
   };
-  const __m256i a = quads(0), b = quads(4);
-  return {_mm256_add_epi32(_mm256_permute2x128_si256(a, b, 0x20), _mm256_permute2x128_si256(a, b, 0x31))};
-}
-
-/// The first eight signed bytes.
-KVDECODE_INLINE RowFloats first_as_floats(Bytes bytes) {
-  return {_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(reinterpret_cast<__m128i>(bytes)))};
-}
-/// Eight times eight numbers, turned.
-KVDECODE_INLINE void turn(RowFloats (&rows)[kDotRows]) {
-  __m256 pairs[kDotRows], quads[kDotRows];
-  for (int i = 0; i < kDotRows; i += 2) {
-    pairs[i] = _mm256_unpacklo_ps(rows[i].v, rows[i + 1].v);
-    pairs[i + 1] = _mm256_unpackhi_ps(rows[i].v, rows[i + 1].v);
-  }
-  for (int i = 0; i < kDotRows; i += 4)
-    for (int j = 0; j < 2; ++j) {
-      quads[i + 2 * j] = _mm256_shuffle_ps(pairs[i + j], pairs[i + 2 + j], 0x44);
-      quads[i + 2 * j + 1] = _mm256_shuffle_ps(pairs[i + j], pairs[i + 2 + j], 0xee);
-    }
-  for (int i = 0; i < 4; ++i) {
-    rows[i].v = _mm256_permute2f128_ps(quads[i], quads[i + 4], 0x20);
-    rows[i + 4].v = _mm256_permute2f128_ps(quads[i], quads[i + 4], 0x31);
-  }
-}
-
-/// Sixteen signed bytes as integers.
-KVDECODE_INLINE void store_as_integers(Bytes bytes, std::int32_t* to) {
-  const auto v = reinterpret_cast<__m128i>(bytes);
-  const __m256i low = _mm256_cvtepi8_epi32(v), high = _mm256_cvtepi8_epi32(_mm_srli_si128(v, 8));
-  std::memcpy(to, &low, sizeof low);
-  std::memcpy(to + 8, &high, sizeof high);
-}
-
-/// The binary16 at each of eight places.
-KVDECODE_INLINE RowFloats load_halves(const std::byte* const (&rows)[kDotRows], int offset) {
-  std::uint16_t h[kDotRows];
-  for (int r = 0; r < kDotRows; ++r) std::memcpy(&h[r], rows[r] + offset, sizeof h[r]);
-  const auto half = [&](int r) KVDECODE_INLINE_LAMBDA { return static_cast<short>(h[r]); };
   return {_mm256_cvtph_ps(
       _mm_setr_epi16(half(0), half(1), half(2), half(3), half(4), half(5), half(6), half(7)))};
 }
@@ -162,10 +171,9 @@ struct RowFloats {
 
   static KVDECODE_INLINE RowFloats set1(float x) { return {{x, x, x, x, x, x, x, x}}; }
   static KVDECODE_INLINE RowFloats zero() { return set1(0.0f); }
-  static KVDECODE_INLINE RowFloats loadu(const float* p) {
-    RowFloats x;
-    std::memcpy(x.v, p, sizeof x.v);
-    return x;
+  template <class F>
+  static KVDECODE_INLINE RowFloats of_each(F&& f) {
+    return {{f(0), f(1), f(2), f(3), f(4), f(5), f(6), f(7)}};
   }
   KVDECODE_INLINE void storeu(float* p) const { std::memcpy(p, v, sizeof v); }
 };
@@ -189,55 +197,50 @@ KVDECODE_INLINE RowFloats to_floats(const RowInts& a) {
   return x;
 }
 
-template <int offset>
-struct DotFactor {
-  static_assert(kDotOffset == 0);
-  std::int8_t bytes[32];
+struct PairSums {
+  std::int32_t v[2];
+};
 
-  static KVDECODE_INLINE DotFactor loadu(const std::byte* codes) {
-    DotFactor x;
-    std::memcpy(x.bytes, codes, sizeof x.bytes);
+template <int offset>
+class PairFactor {
+  static_assert(kDotOffset == 0);
+
+ public:
+  static KVDECODE_INLINE PairFactor loadu(const std::byte* codes) {
+    PairFactor x;
+    std::memcpy(x.half_, codes, sizeof x.half_);
     return x;
   }
+  KVDECODE_INLINE PairSums times(const BytePairs& low, const BytePairs& high) const {
+    const PairSums a = times_half<0>(low), b = times_half<1>(high);
+    return {{a.v[0] + b.v[0], a.v[1] + b.v[1]}};
+  }
+  template <int half>
+  KVDECODE_INLINE PairSums times_half(const BytePairs& codes) const {
+    return {{sixteen(codes.first, half_[half]), sixteen(codes.second, half_[half])}};
+  }
+
+ private:
+  static KVDECODE_INLINE std::int32_t sixteen(Bytes codes, const std::int8_t* x) {
+    std::int8_t w[16];
+    std::memcpy(w, &codes, sizeof w);
+    std::int32_t sum = 0;
+    for (int i = 0; i < 16; ++i) sum += w[i] * x[i];
+    return sum;
+  }
+
+  std::int8_t half_[2][16];
 };
-template <int offset>
-KVDECODE_INLINE RowInts dot32(Bytes low, Bytes high, const DotFactor<offset>& x) {
-  std::int8_t w[32];
-  std::memcpy(w, &low, sizeof low);
-  std::memcpy(w + 16, &high, sizeof high);
-  RowInts sums{};
-  for (int i = 0; i < 32; ++i) sums.v[i / 4] += w[i] * x.bytes[i];
+KVDECODE_INLINE RowInts row_sums(const PairSums (&pairs)[kDotPairs]) {
+  RowInts sums;
+  for (int r = 0; r < kDotRows; ++r) sums.v[r] = pairs[r % kDotPairs].v[r / kDotPairs];
   return sums;
 }
-KVDECODE_INLINE RowInts scale_halves(RowInts sums, std::int32_t low, std::int32_t high) {
-  for (int i = 0; i < kDotRows; ++i) sums.v[i] *= i < kDotRows / 2 ? low : high;
-  return sums;
+KVDECODE_INLINE RowFloats load_signed_bytes(const std::byte* p) {
+  return RowFloats::of_each([&](int r) { return static_cast<float>(static_cast<std::int8_t>(p[r])); });
 }
-KVDECODE_INLINE RowInts scale(const RowInts& sums, std::int32_t factor) {
-  return scale_halves(sums, factor, factor);
-}
-KVDECODE_INLINE RowInts row_sums(const RowInts (&rows)[kDotRows]) {
-  RowInts sums{};
-  for (int r = 0; r < kDotRows; ++r)
-    for (const std::int32_t sum : rows[r].v) sums.v[r] += sum;
-  return sums;
-}
-KVDECODE_INLINE RowFloats first_as_floats(Bytes bytes) {
-  RowFloats x;
-  for (int i = 0; i < kDotRows; ++i) x.v[i] = static_cast<float>(static_cast<std::int8_t>(bytes[i]));
-  return x;
-}
-KVDECODE_INLINE void turn(RowFloats (&rows)[kDotRows]) {
-  for (int i = 0; i < kDotRows; ++i)
-    for (int j = 0; j < i; ++j) std::swap(rows[i].v[j], rows[j].v[i]);
-}
-KVDECODE_INLINE void store_as_integers(Bytes bytes, std::int32_t* to) {
-  for (int i = 0; i < kLanes; ++i) to[i] = static_cast<std::int8_t>(bytes[i]);
-}
-KVDECODE_INLINE RowFloats load_halves(const std::byte* const (&rows)[kDotRows], int offset) {
-  RowFloats x;
-  for (int r = 0; r < kDotRows; ++r) x.v[r] = load_f16(rows[r] + offset);
-  return x;
+KVDECODE_INLINE RowFloats load_halves(const std::byte* const (&rows)[kDotRows], Index offset) {
+  return RowFloats::of_each([&](int r) { return load_f16(rows[r] + offset); });
 }
 #endif
 
