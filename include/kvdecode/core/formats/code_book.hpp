@@ -24,6 +24,11 @@ constexpr int even_signs(std::uint32_t seven) {
   return static_cast<int>(seven | (static_cast<std::uint32_t>(std::popcount(seven)) & 1u) << 7);
 }
 
+/// A quarter of s + 1/2 units: a scale of four bits, never 0.
+KVDECODE_INLINE float four_bit_scale(float unit, int s) {
+  return mul(mul(unit, static_cast<float>(s) + 0.5f), 0.25f);
+}
+
 /// What all of the layouts below are made of: `Codes` says where in a block things are.
 ///
 /// | expression | meaning |

@@ -23,7 +23,7 @@ struct IQ2_SCodes {
   static KVDECODE_INLINE float unit(const std::byte* block) { return simd::load_f16(block); }
   static KVDECODE_INLINE float scale(float unit, const std::byte* block, int j) {
     const int s = byte_at(block, kScales + j / 2) >> (j % 2 * 4) & 15;
-    return mul(mul(unit, static_cast<float>(s) + 0.5f), 0.25f);
+    return four_bit_scale(unit, s);
   }
   static KVDECODE_INLINE int entry(const std::byte* block, int k) {
     const int upper = byte_at(block, kUpper + k / 4) >> (k % 4 * 2) & 3;

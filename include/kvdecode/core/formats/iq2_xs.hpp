@@ -22,7 +22,7 @@ struct IQ2_XSCodes {
   static KVDECODE_INLINE float unit(const std::byte* block) { return simd::load_f16(block); }
   static KVDECODE_INLINE float scale(float unit, const std::byte* block, int j) {
     const int s = byte_at(block, kScales + j / 2) >> (j % 2 * 4) & 15;
-    return mul(mul(unit, static_cast<float>(s) + 0.5f), 0.25f);
+    return four_bit_scale(unit, s);
   }
   static KVDECODE_INLINE int entry(const std::byte* block, int k) { return word(block, k) & 511; }
   static KVDECODE_INLINE int signs(const std::byte* block, int k) {

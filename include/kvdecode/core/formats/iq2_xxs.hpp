@@ -21,7 +21,7 @@ struct IQ2_XXSCodes {
 
   static KVDECODE_INLINE float unit(const std::byte* block) { return simd::load_f16(block); }
   static KVDECODE_INLINE float scale(float unit, const std::byte* block, int j) {
-    return mul(mul(unit, static_cast<float>(signs_and_scale(block, j) >> 28) + 0.5f), 0.25f);
+    return four_bit_scale(unit, static_cast<int>(signs_and_scale(block, j) >> 28));
   }
   static KVDECODE_INLINE int entry(const std::byte* block, int k) {
     return byte_at(block, kEntries + k / 4 * 8 + k % 4);
