@@ -7,6 +7,7 @@
 #include <kvdecode/cache/contiguous.hpp>
 #include <kvdecode/cache/growing.hpp>
 #include <kvdecode/core/build_info.hpp>
+#include <kvdecode/core/cache_formats.hpp>
 #include <kvdecode/core/counting.hpp>
 #include <kvdecode/core/element_formats.hpp>
 #include <kvdecode/core/error.hpp>

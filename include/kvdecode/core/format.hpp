@@ -5,6 +5,7 @@
 
 #include <kvdecode/core/error.hpp>
 #include <kvdecode/core/format_id.hpp>
+#include <kvdecode/core/hadamard.hpp>
 #include <kvdecode/core/simd/lanes.hpp>
 
 #include <concepts>
@@ -23,7 +24,16 @@ namespace kvdecode::inline KVDECODE_ABI {
 /// | F::widen<S>(row, i) | numbers i … i+15 as lanes, the same bits; i is a multiple of 16 |
 /// | F::encode(values, n, row) | stores n scalars, each rounded to nearest (for caches) |
 ///
-/// Invariant: no alignment of `row` is assumed. Models: F64, F32, F16, BF16, Raw<T>, BlockFormat<B>.
+/// and of formats for caches only:
+///
+/// | expression | meaning |
+/// |---|---|
+/// | F::decode<S>(row, i, n), F::widen<S>(row, i, n) | instead: where a number depends on how many the row has |
+/// | F::kTransform | optional: what was done to a row before; decode gives the row as it is stored, turned |
+/// | F::takes(n), F::kTakes | optional: whether a row may have n numbers; in words, which |
+///
+/// Invariant: no alignment of `row` is assumed. Models: F64, F32, F16, BF16, Raw<T>, BlockFormat<B>, those of
+/// core/cache_formats.hpp.
 template <class F>
 concept Format = requires(Index n) {
   { F::kId } -> std::convertible_to<FormatId>;
@@ -32,12 +42,56 @@ concept Format = requires(Index n) {
   { F::row_bytes(n) } -> std::same_as<Index>;
 };
 
+/// A number of the format depends on how many numbers the row has.
+template <class F, class S>
+concept DecodesByLength = Format<F> && requires(const std::byte* row, Index i, Index n) {
+  { F::template decode<S>(row, i, n) } -> std::same_as<S>;
+  { F::template widen<S>(row, i, n) } -> std::same_as<Lanes<S>>;
+};
+
 /// The format gives numbers of type S.
 template <class F, class S>
-concept DecodesTo = Format<F> && requires(const std::byte* row, Index i) {
+concept DecodesTo = DecodesByLength<F, S> ||(Format<F>&& requires(const std::byte* row, Index i) {
   { F::template decode<S>(row, i) } -> std::same_as<S>;
   { F::template widen<S>(row, i) } -> std::same_as<Lanes<S>>;
-};
+});
+
+/// Number i of a row of n, of either kind.
+template <class F, class S>
+requires DecodesTo<F, S> KVDECODE_INLINE S decode_number(const std::byte* row, Index i,
+                                                         [[maybe_unused]] Index n) {
+  if constexpr (DecodesByLength<F, S>)
+    return F::template decode<S>(row, i, n);
+  else
+    return F::template decode<S>(row, i);
+}
+/// Numbers i … i+15 of a row of n.
+template <class F, class S>
+requires DecodesTo<F, S> KVDECODE_INLINE Lanes<S> widen_numbers(const std::byte* row, Index i,
+                                                                [[maybe_unused]] Index n) {
+  if constexpr (DecodesByLength<F, S>)
+    return F::template widen<S>(row, i, n);
+  else
+    return F::template widen<S>(row, i);
+}
+
+/// What the format does to a row before it stores it.
+template <Format F>
+constexpr RowTransform transform_of() {
+  if constexpr (requires { F::kTransform; })
+    return F::kTransform;
+  else
+    return RowTransform::kNone;
+}
+
+/// Whether a row of the format may have n numbers.
+template <Format F>
+constexpr bool takes_rows_of(Index n) {
+  if constexpr (requires { F::takes(n); })
+    return F::takes(n);
+  else
+    return n > 0;
+}
 
 /// The format also stores numbers of type S.
 template <class F, class S>

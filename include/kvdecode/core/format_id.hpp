@@ -43,6 +43,16 @@ enum class FormatId : std::uint8_t {
   kNVFP4,
   kQ1_0,
   kQ2_0,
+  // Rows of caches (core/cache_formats.hpp):
+  kInt8,
+  kInt4,
+  kInt3,
+  kAsym4,
+  kHadInt4,
+  kHadInt3,
+  kTurbo4,
+  kTurbo3,
+  kTurbo2,
 };
 
 constexpr std::string_view to_string(FormatId id) {
@@ -77,6 +87,15 @@ constexpr std::string_view to_string(FormatId id) {
     case FormatId::kNVFP4: return "nvfp4";
     case FormatId::kQ1_0: return "q1_0";
     case FormatId::kQ2_0: return "q2_0";
+    case FormatId::kInt8: return "int8";
+    case FormatId::kInt4: return "int4";
+    case FormatId::kInt3: return "int3";
+    case FormatId::kAsym4: return "asym4";
+    case FormatId::kHadInt4: return "had_int4";
+    case FormatId::kHadInt3: return "had_int3";
+    case FormatId::kTurbo4: return "turbo4";
+    case FormatId::kTurbo3: return "turbo3";
+    case FormatId::kTurbo2: return "turbo2";
   }
   return "?";
 }

@@ -151,6 +151,35 @@ struct Register<S, true> {
 };
 #endif
 
+namespace detail {
+
+/// Lanes i and i + h of each 2 h lanes become their sum and their difference.
+template <int h, class S, std::size_t... I>
+KVDECODE_INLINE typename Register<S>::type butterfly(const typename Register<S>::type& v,
+                                                     std::index_sequence<I...>) {
+  using R = Register<S>;
+  constexpr S signs[] = {(I & h) != 0 ? S(-1) : S(1)...};
+  const typename R::type others = __builtin_shufflevector(v, v, (static_cast<int>(I) ^ h)...);
+  return R::add(others, R::mul(v, R::loadu(signs)));  // the product is exact
+}
+
+template <int h, class S>
+KVDECODE_INLINE typename Register<S>::type butterflies_from(const typename Register<S>::type& v) {
+  constexpr int width = Register<S>::width;
+  if constexpr (h < width)
+    return butterflies_from<2 * h, S>(butterfly<h, S>(v, std::make_index_sequence<width>{}));
+  else
+    return v;
+}
+
+}  // namespace detail
+
+/// The Walsh-Hadamard transform of a register's lanes: butterflies of lanes 1, 2, 4 … apart, in that order.
+template <class S>
+KVDECODE_INLINE typename Register<S>::type butterflies_within(const typename Register<S>::type& v) {
+  return detail::butterflies_from<1, S>(v);
+}
+
 /// The sums of a register's lanes that lie a multiple of four apart, halves first: what a tree over lanes
 /// leaves of it. A register of four lanes or fewer is left as it is.
 template <class P>
