@@ -7,6 +7,7 @@
 #include <kvdecode/cache/contiguous.hpp>
 #include <kvdecode/cache/growing.hpp>
 #include <kvdecode/core/block_formats.hpp>
+#include <kvdecode/core/cache_formats.hpp>
 #include <kvdecode/kernels/activation.hpp>
 #include <kvdecode/kernels/attention.hpp>
 #include <kvdecode/kernels/int8_linear.hpp>
@@ -28,6 +29,9 @@
 #ifndef KVDECODE_TEMPLATE_float_int8
 #define KVDECODE_TEMPLATE_float_int8 extern template
 #endif
+#ifndef KVDECODE_TEMPLATE_float_cache_formats
+#define KVDECODE_TEMPLATE_float_cache_formats extern template
+#endif
 #ifndef KVDECODE_TEMPLATE_float_model
 #define KVDECODE_TEMPLATE_float_model extern template
 #endif
@@ -43,6 +47,9 @@
 #ifndef KVDECODE_TEMPLATE_double_int8
 #define KVDECODE_TEMPLATE_double_int8 extern template
 #endif
+#ifndef KVDECODE_TEMPLATE_double_cache_formats
+#define KVDECODE_TEMPLATE_double_cache_formats extern template
+#endif
 #ifndef KVDECODE_TEMPLATE_double_model
 #define KVDECODE_TEMPLATE_double_model extern template
 #endif
@@ -55,10 +62,10 @@
   KVDECODE_TEMPLATE_LINEAR(part, Format, S)       \
   KVDECODE_TEMPLATE(S, int8)                      \
   void int8_linear_rows<Format, S>(const LinearJob<S>&, Range, const RoundedRows<S>&, S*) noexcept;
-#define KVDECODE_TEMPLATE_ATTENTION(Format, S)                                                           \
-  KVDECODE_TEMPLATE(S, model)                                                                            \
+#define KVDECODE_TEMPLATE_ATTENTION(part, Format, S)                                                     \
+  KVDECODE_TEMPLATE(S, part)                                                                             \
   void detail::score_piece<Format, S>(const AttentionPiece&, const S*, Index, Index, S, S, S*) noexcept; \
-  KVDECODE_TEMPLATE(S, model)                                                                            \
+  KVDECODE_TEMPLATE(S, part)                                                                             \
   void detail::value_piece<Format, S>(const AttentionPiece&, const S*, Index, Index, S*) noexcept;
 #define KVDECODE_TEMPLATE_KERNELS(S)                                                                       \
   KVDECODE_TEMPLATE_LINEAR(linear, F32, S)                                                                 \
@@ -90,10 +97,19 @@
   KVDECODE_TEMPLATE_LINEAR(code_books, NVFP4, S)                                                           \
   KVDECODE_TEMPLATE_LINEAR(code_books, Q1_0, S)                                                            \
   KVDECODE_TEMPLATE_LINEAR(code_books, Q2_0, S)                                                            \
-  KVDECODE_TEMPLATE_ATTENTION(F64, S)                                                                      \
-  KVDECODE_TEMPLATE_ATTENTION(F32, S)                                                                      \
-  KVDECODE_TEMPLATE_ATTENTION(F16, S)                                                                      \
-  KVDECODE_TEMPLATE_ATTENTION(BF16, S)                                                                     \
+  KVDECODE_TEMPLATE_ATTENTION(model, F64, S)                                                               \
+  KVDECODE_TEMPLATE_ATTENTION(model, F32, S)                                                               \
+  KVDECODE_TEMPLATE_ATTENTION(model, F16, S)                                                               \
+  KVDECODE_TEMPLATE_ATTENTION(model, BF16, S)                                                              \
+  KVDECODE_TEMPLATE_ATTENTION(cache_formats, Int8, S)                                                      \
+  KVDECODE_TEMPLATE_ATTENTION(cache_formats, Int4, S)                                                      \
+  KVDECODE_TEMPLATE_ATTENTION(cache_formats, Int3, S)                                                      \
+  KVDECODE_TEMPLATE_ATTENTION(cache_formats, Asym4, S)                                                     \
+  KVDECODE_TEMPLATE_ATTENTION(cache_formats, HadInt4, S)                                                   \
+  KVDECODE_TEMPLATE_ATTENTION(cache_formats, HadInt3, S)                                                   \
+  KVDECODE_TEMPLATE_ATTENTION(cache_formats, Turbo4, S)                                                    \
+  KVDECODE_TEMPLATE_ATTENTION(cache_formats, Turbo3, S)                                                    \
+  KVDECODE_TEMPLATE_ATTENTION(cache_formats, Turbo2, S)                                                    \
   KVDECODE_TEMPLATE(S, model)                                                                              \
   void detail::attend_tile_by<S>(detail::ScorePiece<S>, detail::ValuePiece<S>,                             \
                                  std::span<const AttentionPiece>, const S*, Index, Index, S,               \
@@ -106,6 +122,10 @@
   KVDECODE_TEMPLATE(S, model) void rotary_angles<S>(Index, const double*, Index, S*, S*, double) noexcept; \
   KVDECODE_TEMPLATE(S, model)                                                                              \
   void rotate<S>(RotaryPairs, const S*, const S*, const S*, Index, Index, S*) noexcept;
+
+#define KVDECODE_TEMPLATE_TURNS(S)                                                \
+  KVDECODE_TEMPLATE(S, model) void turn_row<S>(RowTransform, S*, Index) noexcept; \
+  KVDECODE_TEMPLATE(S, model) void turn_row_back<S>(RowTransform, S*, Index) noexcept;
 
 // The model comes last: its name has commas.
 #define KVDECODE_TEMPLATE_FORWARD(Cache, S, ...) \
@@ -126,6 +146,8 @@
 // NOLINTEND(bugprone-macro-parentheses)
 
 namespace kvdecode::inline KVDECODE_ABI {
+KVDECODE_TEMPLATE_TURNS(float)
+KVDECODE_TEMPLATE_TURNS(double)
 namespace kernels {
 KVDECODE_TEMPLATE_KERNELS(float)
 KVDECODE_TEMPLATE_KERNELS(double)
@@ -141,16 +163,19 @@ KVDECODE_TEMPLATE_MODELS(Int8Activations, GgufFormats)
 #undef KVDECODE_TEMPLATE_float_k_quants
 #undef KVDECODE_TEMPLATE_float_code_books
 #undef KVDECODE_TEMPLATE_float_int8
+#undef KVDECODE_TEMPLATE_float_cache_formats
 #undef KVDECODE_TEMPLATE_float_model
 #undef KVDECODE_TEMPLATE_double_linear
 #undef KVDECODE_TEMPLATE_double_k_quants
 #undef KVDECODE_TEMPLATE_double_code_books
 #undef KVDECODE_TEMPLATE_double_int8
+#undef KVDECODE_TEMPLATE_double_cache_formats
 #undef KVDECODE_TEMPLATE_double_model
 #undef KVDECODE_TEMPLATE_LINEAR
 #undef KVDECODE_TEMPLATE_BLOCKS
 #undef KVDECODE_TEMPLATE_ATTENTION
 #undef KVDECODE_TEMPLATE_KERNELS
+#undef KVDECODE_TEMPLATE_TURNS
 #undef KVDECODE_TEMPLATE_FORWARD
 #undef KVDECODE_TEMPLATE_MODEL
 #undef KVDECODE_TEMPLATE_MODELS

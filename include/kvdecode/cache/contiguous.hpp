@@ -40,7 +40,8 @@ class ContiguousCache {
   using ValueFormat = VFormat;
   struct Options {};
 
-  /// @param capacity  positions, >= 1  @throws Error kBadArgument, std::bad_alloc
+  /// @param capacity  positions, >= 1
+  /// @throws Error kBadArgument, kUnsupported (a format that does not take such rows), std::bad_alloc
   ContiguousCache(KvShape shape, Index capacity, Options = {})
       : shape_(std::move(shape)), ledger_(shape_), rows_(shape_, checked(capacity)) {}
 

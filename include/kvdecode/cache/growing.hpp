@@ -24,13 +24,15 @@ class GrowingCache {
     Index initial_positions = 64;  // rows allocated by the first reserve
   };
 
-  /// @param capacity  positions it may grow to, >= 1  @throws Error kBadArgument, std::bad_alloc
+  /// @param capacity  positions it may grow to, >= 1
+  /// @throws Error kBadArgument, kUnsupported (a format that does not take such rows), std::bad_alloc
   GrowingCache(KvShape shape, Index capacity, Options options = {})
       : shape_(std::move(shape)), capacity_(capacity), options_(options), ledger_(shape_) {
     if (capacity < 1 || options.initial_positions < 1) [[unlikely]]
       detail::raise(ErrorCode::kBadArgument,
                     "KV cache: capacity and initial_positions must be at least 1, got ", capacity, " and ",
                     options.initial_positions);
+    HeadMajorRows<KFormat, VFormat>::require_rows(shape_);
   }
 
   GrowingCache(GrowingCache&&) noexcept = default;

@@ -10,6 +10,7 @@
 #include <kvdecode/core/view.hpp>
 
 #include <cstring>
+#include <string_view>
 
 namespace kvdecode::inline KVDECODE_ABI {
 
@@ -33,8 +34,10 @@ class HeadMajorRows {
     }
   }
 
-  /// Bytes of rows for so many slots. @throws Error kBadArgument on overflow
+  /// Bytes of rows for so many slots. @throws Error kBadArgument on overflow, kUnsupported if a format does not take
+  /// rows of the shape's
   static Index required_bytes(const KvShape& shape, Index n_slots) {
+    require_rows(shape);
     Index total = 0;
     for (Index layer = 0; layer < shape.n_layers(); ++layer) {
       if (!shape.owns_store(layer)) continue;
@@ -47,6 +50,16 @@ class HeadMajorRows {
                       " positions of this model exceed the address space");
     }
     return total;
+  }
+
+  /// Whether the formats take the rows of the shape; caches that allocate later ask at once.
+  /// @throws Error kUnsupported if not
+  static void require_rows(const KvShape& shape) {
+    for (Index layer = 0; layer < shape.n_layers(); ++layer) {
+      if (!shape.owns_store(layer)) continue;
+      require<KFormat>(layer, "keys", shape[layer].k_dim);
+      require<VFormat>(layer, "values", shape[layer].v_dim);
+    }
   }
 
   Index n_slots() const noexcept { return n_slots_; }
@@ -96,6 +109,14 @@ class HeadMajorRows {
     Index k_bytes = 0;  // of one row
     Index v_bytes = 0;
   };
+  template <class F>
+  static void require([[maybe_unused]] Index layer, [[maybe_unused]] std::string_view rows,
+                      [[maybe_unused]] Index dim) {
+    if constexpr (requires { F::takes(dim); })
+      if (!F::takes(dim)) [[unlikely]]
+        detail::raise(ErrorCode::kUnsupported, "KV cache: layer ", layer, " has ", rows, " of ", dim,
+                      " numbers, but a row of format ", F::kName, " must have ", F::kTakes);
+  }
   const LayerRows& at(Index layer) const noexcept { return layers_[static_cast<std::size_t>(layer)]; }
 
   Index n_slots_ = 0;

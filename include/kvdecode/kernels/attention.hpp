@@ -11,7 +11,9 @@
 //   merged by M = max(M, m), the part with the smaller maximum scaled down (Milakov & Gimelshein 2018), out =
 //   O / L
 //
-// softmax(Q K^T / sqrt(d)) V of Vaswani 2017, Eq. 1, over the visible positions.
+// softmax(Q K^T / sqrt(d)) V of Vaswani 2017, Eq. 1, over the visible positions. Formats that store turned rows
+// (core/hadamard.hpp) are read as they are: queries come turned, and out is turned back after the division, by whoever
+// calls these kernels.
 #pragma once
 
 #include <kvdecode/core/elementary.hpp>
@@ -138,7 +140,7 @@ void value_piece(const AttentionPiece& piece, const S* probs, Index group_size, 
     for (Index j = 0; j < piece.length; ++j) {
       const std::byte* row = piece.values + j * piece.value_stride;
       simd::unroll<lanes>([&](auto b) KVDECODE_INLINE_LAMBDA {
-        const L v = VFormat::template widen<S>(row, e + b * kLanes);
+        const L v = widen_numbers<VFormat, S>(row, e + b * kLanes, v_dim);
         simd::unroll<heads>([&](auto h) KVDECODE_INLINE_LAMBDA {
           L& chain = o[h * lanes + b];
           chain = fma(L::set1(probs[(g + h) * kTilePositions + j]), v, chain);
@@ -163,7 +165,7 @@ void value_piece(const AttentionPiece& piece, const S* probs, Index group_size, 
         S& o = output[h * v_dim + tail];
         for (Index j = 0; j < piece.length; ++j)
           o = R1::fma(probs[h * kTilePositions + j],
-                      VFormat::template decode<S>(piece.values + j * piece.value_stride, tail), o);
+                      decode_number<VFormat, S>(piece.values + j * piece.value_stride, tail, v_dim), o);
       }
   };
   for_each_group<L::width == 1 ? 1 : L::regs <= 2 ? 4 : 2>(group_size, heads);

@@ -46,10 +46,10 @@ struct Prefetch {
 
 namespace detail {
 
-/// The tile's accumulators: lanes for output (r, c) at [c * R + r].
+/// The tile's accumulators: lanes for output (r, c) at [c * R + r]. Rows are of n numbers.
 template <class F, class S, int R, int C>
 KVDECODE_INLINE void accumulate_tile(const std::byte* rows, Index row_stride, const S* x, Index x_stride,
-                                     Index first, Lanes<S> (&lanes)[R * C]) {
+                                     Index first, [[maybe_unused]] Index n, Lanes<S> (&lanes)[R * C]) {
   using L = Lanes<S>;
   using Reg = typename L::R;
   if constexpr (std::is_same_v<F, Native<S>> && L::width > 1) {
@@ -71,7 +71,7 @@ KVDECODE_INLINE void accumulate_tile(const std::byte* rows, Index row_stride, co
     L v[C];
     simd::unroll<C>([&](auto c) KVDECODE_INLINE_LAMBDA { v[c] = L::loadu(x + c * x_stride + first); });
     simd::unroll<R>([&](auto r) KVDECODE_INLINE_LAMBDA {
-      const L w = F::template widen<S>(rows + r * row_stride, first);
+      const L w = widen_numbers<F, S>(rows + r * row_stride, first, n);
       simd::unroll<C>([&](auto c)
                           KVDECODE_INLINE_LAMBDA { lanes[c * R + r] = fma(w, v[c], lanes[c * R + r]); });
     });
@@ -163,14 +163,14 @@ void dot_tile(const std::byte* rows, Index row_stride, const S* x, Index x_strid
     if constexpr (C == 1) {
       detail::prefetch_tile<R, byte_near<F>(kLanes)>(rows, row_stride, byte_near<F>(k), prefetch);
     }
-    detail::accumulate_tile<F, S, R, C>(rows, row_stride, x, x_stride, k, lanes);
+    detail::accumulate_tile<F, S, R, C>(rows, row_stride, x, x_stride, k, n, lanes);
   }
   if (k < n) {  // lanes past the end stay as they are
     simd::unroll<R * C>([&](auto i) KVDECODE_INLINE_LAMBDA {
       S t[kLanes];
       lanes[i].storeu(t);
       for (Index j = 0; k + j < n; ++j)
-        t[j] = simd::Register<S, false>::fma(F::template decode<S>(rows + (i % R) * row_stride, k + j),
+        t[j] = simd::Register<S, false>::fma(decode_number<F, S>(rows + (i % R) * row_stride, k + j, n),
                                              x[(i / R) * x_stride + k + j], t[j]);
       lanes[i] = L::loadu(t);
     });

@@ -4,7 +4,8 @@
 // Multi-head, grouped (Ainslie 2023) and multi-query (Shazeer 2019) attention differ only in n_kv_heads.
 //
 // Queries always read keys and values back from the cache, in its format, also those of this very call: so
-// nothing shows how a sequence was cut into calls.
+// nothing shows how a sequence was cut into calls. Where a format stores turned rows, each rotation of a query is turned
+// once, before it meets keys; the output is turned back once, after the division by the sum of all tiles.
 #pragma once
 
 #include <kvdecode/cache/concepts.hpp>
@@ -180,13 +181,14 @@ struct AttentionLayer {
   }
 
  private:
-  /// Norms and turns queries and keys, each row as its position says.
+  /// Norms queries and keys, rotates each row as its position says, and turns queries as keys are stored.
   void rotate(const Pass<S>& pass) const noexcept {
-    if (n_pairs == 0 && q_norm.empty() && k_norm.empty()) return;
+    const RowTransform transform = pass.kv.key_transform;
+    if (n_pairs == 0 && q_norm.empty() && k_norm.empty() && transform == RowTransform::kNone) return;
     const PassBuffers<S>& buffers = pass.buffers;
     const QueryStands& stands = pass.stands;
     const Index n_rows = pass.n_rows(), n_shifts = stands.n_shifts(), rotations = n_rotations(stands);
-    const auto turn = [&](const S* from, S* to, Index heads, Index table, Index row) {
+    const auto rotate_by = [&](const S* from, S* to, Index heads, Index table, Index row) {
       const Index at = (table * n_rows + row) * buffers.n_angles;
       for (Index head = 0; head < heads; ++head)
         kernels::rotate(pairs, from + head * head_dim, buffers.cosines + at, buffers.sines + at, n_pairs,
@@ -197,13 +199,25 @@ struct AttentionLayer {
       S* k = buffers.keys.row(row);
       if (!q_norm.empty()) q_norm.apply_each(q, buffers.queries.cols);
       if (!k_norm.empty()) k_norm.apply_each(k, buffers.keys.cols);
-      if (n_pairs == 0) return;
-      turn(k, k, n_kv_heads, stands.table(rotary, 0, 0), row);
-      if (rotations == 1) return turn(q, q, n_heads, stands.table(rotary, 0, 0), row);
-      for (Index r = 0; r < rotations; ++r)
-        turn(q, buffers.rotated + (r * n_rows + row) * buffers.queries.cols, n_heads,
-             stands.table(rotary, r < n_shifts ? 0 : sink_limit, r % n_shifts), row);
+      if (n_pairs != 0) rotate_by(k, k, n_kv_heads, stands.table(rotary, 0, 0), row);
+      if (rotations == 1) {
+        if (n_pairs != 0) rotate_by(q, q, n_heads, stands.table(rotary, 0, 0), row);
+        return turn_heads(transform, q, n_heads, turn_row<S>);
+      }
+      for (Index r = 0; r < rotations; ++r) {
+        S* const rotated = buffers.rotated + (r * n_rows + row) * buffers.queries.cols;
+        rotate_by(q, rotated, n_heads, stands.table(rotary, r < n_shifts ? 0 : sink_limit, r % n_shifts),
+                  row);
+        turn_heads(transform, rotated, n_heads, turn_row<S>);
+      }
     });
+  }
+
+  /// turn(transform, row, head_dim) for each of some heads.
+  template <class Turn>
+  void turn_heads(RowTransform transform, S* heads, Index n, Turn&& turn) const noexcept {
+    if (transform == RowTransform::kNone) return;
+    for (Index head = 0; head < n; ++head) turn(transform, heads + head * head_dim, head_dim);
   }
 
   /// A row of the pass and a KV head: what attention is made of.
@@ -241,10 +255,16 @@ struct AttentionLayer {
             group_size(), head_dim, scratch, scratch + group_size(), output_of(pass, item), true};
         pass.kv.attend(pass, *this, {item.segment, item.row, item.kv_head, item.tiles.all(), state},
                        scratch + 2 * group_size());
-        kernels::finish_attention(state, state.output);
+        finish(pass, state);
       });
     };
     pass.exec.parallel_for(parts, part);
+  }
+
+  /// What the heads of a state have seen, as the value rows were before they were stored.
+  void finish(const Pass<S>& pass, const kernels::AttentionState<S>& state) const noexcept {
+    kernels::finish_attention(state, state.output);
+    turn_heads(pass.kv.value_transform, state.output, group_size(), turn_row_back<S>);
   }
 
   /// Whether the threads would have rather different shares of the items: those of one row among many threads, say.
@@ -312,8 +332,7 @@ struct AttentionLayer {
           state.is_empty = begin == 0;
           for (Index tile = tiles.begin; tile < tiles.end; ++tile)
             kernels::merge_tile(tile_state(number, tile - begin), state);
-          if (tiles.begin < tiles.end && tiles.end == item.tiles.size())
-            kernels::finish_attention(state, state.output);
+          if (tiles.begin < tiles.end && tiles.end == item.tiles.size()) finish(pass, state);
         });
       };
       pass.exec.parallel_for(parts, merge);
@@ -375,7 +394,8 @@ void attend_row(const Pass<S>& pass, const AttentionLayer<S>& layer, const Atten
 /// The caches of some segments, for the layers.
 template <class S, class Cache>
 KvPort<S> kv_port(std::span<const Segment<Cache>> segments) noexcept {
-  return {segments.data(), &detail::append_rows<S, Cache>, &detail::attend_row<S, Cache>};
+  return {segments.data(), &detail::append_rows<S, Cache>, &detail::attend_row<S, Cache>,
+          transform_of<typename Cache::KeyFormat>(), transform_of<typename Cache::ValueFormat>()};
 }
 
 /// Scalars of scratch that a thread needs for attention.

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <kvdecode/core/executor.hpp>
+#include <kvdecode/core/hadamard.hpp>
 #include <kvdecode/core/types.hpp>
 #include <kvdecode/core/view.hpp>
 
@@ -98,7 +99,8 @@ struct AttentionLayer;
 template <class S>
 struct AttentionTask;
 
-/// The caches of a pass behind two functions: layers are compiled once, whatever the caches are.
+/// The caches of a pass behind two functions and what they do to rows: layers are compiled once, whatever the caches
+/// are.
 template <class S>
 struct KvPort {
   const void* segments = nullptr;  // of the caches' own type
@@ -107,6 +109,9 @@ struct KvPort {
   /// Some tiles of the attention of one row of a segment, for the query heads of one KV head.
   void (*attend)(const Pass<S>& pass, const AttentionLayer<S>& layer, const AttentionTask<S>& task,
                  S* scratch) noexcept = nullptr;
+  RowTransform key_transform =
+      RowTransform::kNone;  // of rows as they are stored: queries meet them turned alike
+  RowTransform value_transform = RowTransform::kNone;
 };
 
 /// All that a layer needs beside its weights.
