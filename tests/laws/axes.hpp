@@ -12,6 +12,7 @@
 
 #include <kvdecode/cache/contiguous.hpp>
 #include <kvdecode/cache/growing.hpp>
+#include <kvdecode/core/cache_formats.hpp>
 #include <kvdecode/core/element_formats.hpp>
 #include <kvdecode/decode/strategies.hpp>
 
@@ -27,12 +28,21 @@
 
 namespace kvdecode_laws {
 
+using kvdecode::Asym4;
 using kvdecode::BF16;
 using kvdecode::ContiguousCache;
 using kvdecode::F16;
 using kvdecode::F64;
 using kvdecode::FormatId;
 using kvdecode::GrowingCache;
+using kvdecode::HadInt3;
+using kvdecode::HadInt4;
+using kvdecode::Int3;
+using kvdecode::Int4;
+using kvdecode::Int8;
+using kvdecode::Turbo2;
+using kvdecode::Turbo3;
+using kvdecode::Turbo4;
 using kvdecode_test::kFpModes;
 using kvdecode_test::SplitMix64;
 
@@ -134,7 +144,28 @@ using Caches = TypeList<  //
     ContiguousCache<F16, BF16>, ContiguousCache<F64, F16>,                        //
     GrowingCache<F64>, GrowingCache<F32>, GrowingCache<F16>, GrowingCache<BF16>,  //
     GrowingCache<F32, BF16>, GrowingCache<BF16, F64>,                             //
-    SmallSteps<GrowingCache<F32>, 3>, SmallPages<F32, F16>>;
+    SmallSteps<GrowingCache<F32>, 3>, SmallPages<F32, F16>,                       //
+    ContiguousCache<Int8, HadInt4>, GrowingCache<Int4, Asym4>, ContiguousCache<HadInt3, Int3>,
+    GrowingCache<Turbo4, Int8>, SmallPages<Turbo3, Turbo2>, GrowingCache<HadInt4, Turbo3>>;
+
+inline Index head_dim_of(Index model) {
+  static const std::vector<Index> dims = [] {
+    std::vector<Index> all;
+    for (Index i = 0; i < kNModels; ++i) all.push_back(model_config(i).head_dim);
+    return all;
+  }();
+  return dims[static_cast<std::size_t>(model)];
+}
+
+/// Whether a cache of the list takes the rows of a model of the list: those of some formats have to be powers of two.
+template <class... Cs>
+bool takes_model(TypeList<Cs...>, Index cache, Index model) {
+  const Index dim = head_dim_of(model);
+  Index i = 0;
+  return ((i++ == cache && kvdecode::takes_rows_of<typename Cs::KeyFormat>(dim) &&
+           kvdecode::takes_rows_of<typename Cs::ValueFormat>(dim)) ||
+          ...);
+}
 
 /// The options of a cache that the laws compare with one another.
 template <class Cache>
@@ -196,6 +227,12 @@ enum Axis : std::size_t {
 
 /// A value of each axis, by its place in the list.
 using Row = std::array<Index, kNAxes>;
+
+/// Whether two values of different axes can be in one row.
+inline bool can_meet(std::size_t a, Index value_a, std::size_t b, Index value_b) {
+  if (a == kCacheAxis && b == kModelAxis) return can_meet(b, value_b, a, value_a);
+  return !(a == kModelAxis && b == kCacheAxis) || takes_model(Caches{}, value_b, value_a);
+}
 
 inline constexpr std::string_view kScalarNames[] = {"float", "double"};
 
@@ -269,7 +306,7 @@ class Pairs {
   std::vector<bool> met_;
 };
 
-/// Rows, always the same ones, in which every two values of different axes meet. Each row starts from a pair
+/// Rows, always the same ones, in which every two values of different axes meet that can. Each row starts from a pair
 /// that has not met and takes on every other axis the value that meets most of the others for the first time.
 inline std::vector<Row> rows_in_pairs(const Ranges& ranges) {
   Pairs pairs(ranges);
@@ -279,7 +316,7 @@ inline std::vector<Row> rows_in_pairs(const Ranges& ranges) {
     for (std::size_t b = a + 1; b < kNAxes; ++b)
       for (Index i = ranges.begin[a]; i < ranges.end[a]; ++i)
         for (Index j = ranges.begin[b]; j < ranges.end[b]; ++j) {
-          if (pairs.met(a, i, b, j)) continue;
+          if (pairs.met(a, i, b, j) || !can_meet(a, i, b, j)) continue;
           Row row;
           row.fill(-1);
           row[a] = i;
@@ -292,6 +329,10 @@ inline std::vector<Row> rows_in_pairs(const Ranges& ranges) {
             for (Index k = 0; k < size; ++k) {
               const Index value = ranges.begin[axis] + (first + k) % size;
               Index n = 0;
+              bool fits = true;
+              for (std::size_t other = 0; other < kNAxes; ++other)
+                fits = fits && (row[other] < 0 || can_meet(axis, value, other, row[other]));
+              if (!fits) continue;
               for (std::size_t other = 0; other < kNAxes; ++other)
                 if (other != axis && row[other] >= 0 && !pairs.met(axis, value, other, row[other])) ++n;
               if (n > most) {

@@ -124,9 +124,10 @@ void try_row(Answered<S>& answered, const Row& row, bool compare_everywhere) {
 template <class S, Index part, Index n_parts>
 class Product {
  public:
-  /// Tries every law on a row, if it is of this scalar and part of the caches.
+  /// Tries every law on a row, if it is of this scalar and part of the caches, and its cache takes its model.
   void try_row(const Row& row, bool compare_everywhere) {
     if (row[kScalarAxis] != (std::is_same_v<S, float> ? 0 : 1) || row[kCacheAxis] % n_parts != part) return;
+    if (!can_meet(kModelAxis, row[kModelAxis], kCacheAxis, row[kCacheAxis])) return;
     ++n_tried_;
     detail::visit_type(Part{}, row[kCacheAxis] / n_parts, [&]<class Cache>(std::type_identity<Cache>) {
       detail::try_row<Cache>(answered_, row, compare_everywhere);

@@ -18,7 +18,8 @@ Index n_pairs_missing(const std::vector<Row>& rows, const Ranges& ranges) {
       std::set<std::pair<Index, Index>> met;
       for (const Row& row : rows) met.insert({row[a], row[b]});
       for (Index i = ranges.begin[a]; i < ranges.end[a]; ++i)
-        for (Index j = ranges.begin[b]; j < ranges.end[b]; ++j) missing += met.contains({i, j}) ? 0 : 1;
+        for (Index j = ranges.begin[b]; j < ranges.end[b]; ++j)
+          missing += met.contains({i, j}) || !can_meet(a, i, b, j) ? 0 : 1;
     }
   return missing;
 }
@@ -35,6 +36,32 @@ TEST_CASE("rows: every two values of different axes meet, with wide models and l
   const std::vector<Row> rows = rows_in_pairs(long_ranges());
   CHECK(n_pairs_missing(rows, long_ranges()) == 0);
   CHECK(rows.size() < 300);
+}
+
+TEST_CASE("rows: only models whose heads a format cannot take and caches of such formats never meet") {
+  const auto number_of = [](std::string_view words) {
+    for (Index model = 0; model < kNSmallModels; ++model)
+      if (model_words(model).starts_with(words)) return model;
+    FAIL("no such model");
+    return Index{0};
+  };
+  const Index five = number_of("mha hd5 gelu plain"), cache = static_cast<Index>(Caches::size) - 1;
+  CHECK(!can_meet(kModelAxis, five, kCacheAxis, cache));
+  CHECK(!can_meet(kCacheAxis, cache, kModelAxis, five));
+  CHECK(can_meet(kModelAxis, five, kCacheAxis, 0));
+  CHECK(can_meet(kModelAxis, five, kLengthAxis, cache));
+  Index n_apart = 0;
+  for (Index model = 0; model < kNModels; ++model) {
+    const Index dim = model_config(model).head_dim;
+    for (Index c = 0; c < static_cast<Index>(Caches::size); ++c) {
+      const bool meets = can_meet(kModelAxis, model, kCacheAxis, c);
+      CHECK((meets || dim == 5 || dim == 12));
+      n_apart += meets ? 0 : 1;
+    }
+  }
+  CHECK(n_apart > 0);
+  for (const Row& row : everyday_rows())
+    CHECK(can_meet(kModelAxis, row[kModelAxis], kCacheAxis, row[kCacheAxis]));
 }
 
 TEST_CASE("rows: one row less and a pair is missing") {
