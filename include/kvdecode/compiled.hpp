@@ -8,6 +8,7 @@
 #include <kvdecode/cache/growing.hpp>
 #include <kvdecode/core/block_formats.hpp>
 #include <kvdecode/core/cache_formats.hpp>
+#include <kvdecode/decode/any_decoder.hpp>
 #include <kvdecode/kernels/activation.hpp>
 #include <kvdecode/kernels/attention.hpp>
 #include <kvdecode/kernels/int8_linear.hpp>
@@ -32,6 +33,9 @@
 #ifndef KVDECODE_TEMPLATE_float_cache_formats
 #define KVDECODE_TEMPLATE_float_cache_formats extern template
 #endif
+#ifndef KVDECODE_TEMPLATE_float_decoders
+#define KVDECODE_TEMPLATE_float_decoders extern template
+#endif
 #ifndef KVDECODE_TEMPLATE_float_model
 #define KVDECODE_TEMPLATE_float_model extern template
 #endif
@@ -49,6 +53,9 @@
 #endif
 #ifndef KVDECODE_TEMPLATE_double_cache_formats
 #define KVDECODE_TEMPLATE_double_cache_formats extern template
+#endif
+#ifndef KVDECODE_TEMPLATE_double_decoders
+#define KVDECODE_TEMPLATE_double_decoders extern template
 #endif
 #ifndef KVDECODE_TEMPLATE_double_model
 #define KVDECODE_TEMPLATE_double_model extern template
@@ -137,7 +144,9 @@
   KVDECODE_TEMPLATE_FORWARD(ContiguousCache<F16>, S, __VA_ARGS__) \
   KVDECODE_TEMPLATE_FORWARD(GrowingCache<F32>, S, __VA_ARGS__)    \
   KVDECODE_TEMPLATE_FORWARD(GrowingCache<F16>, S, __VA_ARGS__)    \
-  KVDECODE_TEMPLATE_FORWARD(GrowingCache<BF16>, S, __VA_ARGS__)
+  KVDECODE_TEMPLATE_FORWARD(GrowingCache<BF16>, S, __VA_ARGS__)   \
+  KVDECODE_TEMPLATE(S, decoders)                                  \
+  AnyDecoder<S> make_decoder<__VA_ARGS__>(const __VA_ARGS__&, const DecodeOptions&, ExecutorRef);
 #define KVDECODE_TEMPLATE_MODELS(Activations, Formats)                                               \
   KVDECODE_TEMPLATE_MODEL(float, Transformer<float, Activations, Formats>)                           \
   KVDECODE_TEMPLATE_MODEL(double, Transformer<double, Activations, Formats>)                         \
@@ -164,12 +173,14 @@ KVDECODE_TEMPLATE_MODELS(Int8Activations, GgufFormats)
 #undef KVDECODE_TEMPLATE_float_code_books
 #undef KVDECODE_TEMPLATE_float_int8
 #undef KVDECODE_TEMPLATE_float_cache_formats
+#undef KVDECODE_TEMPLATE_float_decoders
 #undef KVDECODE_TEMPLATE_float_model
 #undef KVDECODE_TEMPLATE_double_linear
 #undef KVDECODE_TEMPLATE_double_k_quants
 #undef KVDECODE_TEMPLATE_double_code_books
 #undef KVDECODE_TEMPLATE_double_int8
 #undef KVDECODE_TEMPLATE_double_cache_formats
+#undef KVDECODE_TEMPLATE_double_decoders
 #undef KVDECODE_TEMPLATE_double_model
 #undef KVDECODE_TEMPLATE_LINEAR
 #undef KVDECODE_TEMPLATE_BLOCKS

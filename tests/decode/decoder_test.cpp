@@ -307,7 +307,7 @@ TEST_CASE("AnyDecoder: does what the decoder in it does") {
   using Options = DecodeOptions;
   for (const auto strategy : {Options::Strategy::kCached, Options::Strategy::kRecompute})
     for (const auto format :
-         {Options::CacheFormat::kNative, Options::CacheFormat::kF16, Options::CacheFormat::kBF16}) {
+         {Options::CacheFormat::kNative, Options::CacheFormat::kF16, Options::CacheFormat::kInt8HadInt4}) {
       AnyDecoder<float> any = make_decoder(
           transformer, {.strategy = strategy, .cache_format = format, .max_seq_len = 12, .prefill_chunk = 4});
       CHECK(any.max_seq_len() == 12);

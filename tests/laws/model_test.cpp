@@ -296,7 +296,8 @@ void check_any_decoder(kvdecode::DecodeOptions::CacheFormat format) {
   const Transformer<S> transformer(model.config, model.weights);
   const auto tokens = random_tokens(20, model.config.vocab_size, 9);
   Answers<S> answers;
-  add_answers<typename Cache::KeyFormat>(answers, transformer, tokens, lengths_up_to(20));
+  add_answers<typename Cache::KeyFormat, typename Cache::ValueFormat>(answers, transformer, tokens,
+                                                                      lengths_up_to(20));
   for (const auto strategy : {Options::Strategy::kCached, Options::Strategy::kRecompute}) {
     auto any = make_decoder(transformer, {.strategy = strategy, .cache_format = format, .prefill_chunk = 3});
     Comparison compare(answers);
@@ -318,6 +319,8 @@ TEST_CASE_TEMPLATE("model laws: a decoder chosen at run time gives what its type
   check_any_decoder<S, GrowingCache<Native<S>>>(Format::kNative);
   check_any_decoder<S, GrowingCache<F16>>(Format::kF16);
   check_any_decoder<S, GrowingCache<BF16>>(Format::kBF16);
+  check_any_decoder<S, GrowingCache<Int8, HadInt4>>(Format::kInt8HadInt4);
+  check_any_decoder<S, GrowingCache<Turbo3>>(Format::kTurbo3);
 }
 
 // ---- Caches that take few rows a step ----------------------------------------------------------------------

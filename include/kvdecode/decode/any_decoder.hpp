@@ -4,7 +4,8 @@
 // types.
 #pragma once
 
-#include <kvdecode/cache/contiguous.hpp>
+#include <kvdecode/cache/growing.hpp>
+#include <kvdecode/decode/cache_format.hpp>
 #include <kvdecode/decode/decoder.hpp>
 
 #include <memory>
@@ -16,9 +17,7 @@ namespace kvdecode::inline KVDECODE_ABI {
 /// Which decoder make_decoder() makes.
 struct DecodeOptions {
   enum class Strategy { kRecompute, kCached };
-  /// How a cache stores keys and values. kNative rounds nothing; the others halve or keep memory
-  /// (core/element_formats.hpp).
-  enum class CacheFormat { kNative, kF16, kBF16 };
+  using CacheFormat = kvdecode::CacheFormat;
 
   Strategy strategy = Strategy::kCached;
   CacheFormat cache_format = CacheFormat::kNative;  // with either strategy: both then give the same bits
@@ -97,18 +96,14 @@ AnyDecoder<typename T::scalar> make_decoder_with(const T& transformer, const Dec
 
 }  // namespace detail
 
-/// The decoder that the options describe, over a GrowingCache. @throws Error kBadArgument, std::bad_alloc
+/// The decoder that the options describe, over a GrowingCache.
+/// @throws Error kBadArgument, kUnsupported (a format that does not take the model's heads), std::bad_alloc
 template <class T>
 AnyDecoder<typename T::scalar> make_decoder(const T& transformer, const DecodeOptions& options = {},
                                             ExecutorRef exec = {}) {
-  switch (options.cache_format) {
-    case DecodeOptions::CacheFormat::kNative: break;
-    case DecodeOptions::CacheFormat::kF16:
-      return detail::make_decoder_with<GrowingCache<F16>>(transformer, options, exec);
-    case DecodeOptions::CacheFormat::kBF16:
-      return detail::make_decoder_with<GrowingCache<BF16>>(transformer, options, exec);
-  }
-  return detail::make_decoder_with<Auto>(transformer, options, exec);
+  return visit_cache_format<typename T::scalar>(options.cache_format, [&]<class KFormat, class VFormat>() {
+    return detail::make_decoder_with<GrowingCache<KFormat, VFormat>>(transformer, options, exec);
+  });
 }
 
 }  // namespace kvdecode
