@@ -109,7 +109,9 @@ set_tests_properties(form.layering form.readme form.selftest PROPERTIES LABELS f
 set(shipped_model examples/data/tiny-shakespeare)
 if(EXISTS "${PROJECT_SOURCE_DIR}/${shipped_model}/config.json")
   set(compare_arguments --max-new-tokens 48)
-  set(generate_arguments ${shipped_model} --prompt "Once upon a time" --max-new-tokens 16)
+  set(cache_formats_arguments --windows 1)
+  set(generate_arguments ${shipped_model} --prompt "Once upon a time" --max-new-tokens 16
+                         --cache-format int8/had_int4)
   set(logits_arguments ${shipped_model} --tokens 1,2,3 --greedy 4
                        --output "${PROJECT_BINARY_DIR}/tests/logits.safetensors")
   set(inspect_arguments ${shipped_model} --tensors --measure)

@@ -3,8 +3,8 @@
 // tokens, beside what the memory reads and the cores multiply, measured in the same run.
 //
 // Run: build/bench/bench_model MODEL [--prompt 512] [--gen 128] [--depth 0,4096] [--batch 1,4,16] [--threads 1,2]
-//          [--activations exact,int8] [--cache-format f32,f16] [--weights mapped,huge-pages] [--repetitions 5]
-//          [--text FILE] [--json FILE]
+//          [--activations exact,int8] [--cache-format f32,f16,int8,…] [--weights mapped,huge-pages]
+//          [--repetitions 5] [--text FILE] [--json FILE]
 //
 // prefill N  N tokens behind `depth` others at once; logits of the last one.
 // decode N   N steps of one token for each of `batch` sequences, in one forward call a step, behind `depth` tokens.
@@ -61,16 +61,7 @@ struct Arguments {
   std::string json;  // likewise
 };
 
-// ---- Cache formats: a name on the command line, a type in the program -----------------------------------------
-
-const std::vector<std::string> kCacheFormats{"f32", "f16"};
 const std::vector<std::string> kWeights{"mapped", "huge-pages"};
-
-template <class Run>
-void with_cache_format(std::string_view name, Run&& run) {
-  if (name == "f32") run.template operator()<kvdecode::F32>();
-  if (name == "f16") run.template operator()<kvdecode::F16>();
-}
 
 // ---- What is to be measured -----------------------------------------------------------------------------------
 
@@ -249,7 +240,7 @@ class Report {
     std::vector<Cell> cells{{"test", -12, row.test.name()}};
     if (shows_kinds_) {
       cells.push_back({"activations", -11, row.activations});
-      cells.push_back({"cache", -5, row.cache_format});
+      cells.push_back({"cache", -13, row.cache_format});
       cells.push_back({"weights", -10, row.weights});
     }
     cells.insert(
@@ -327,9 +318,8 @@ class Report {
 // ---- Measuring ------------------------------------------------------------------------------------------------
 
 /// One kind of transformer over one kind of cache.
-template <class Model, kvdecode::Format CacheFormat>
+template <class Model, kvdecode::KvCache Cache>
 class Bench {
-  using Cache = kvdecode::ContiguousCache<CacheFormat>;
   using Segment = kvdecode::Segment<Cache>;
 
  public:
@@ -473,7 +463,7 @@ class Bench {
     if (!test.is_prefill) row.bytes = n_tokens * costs_.weight_bytes(row.batch);
     for (Index position = test.depth; position < test.seq_len(); ++position) {
       row.flops += batch * costs_.attention_flops(position);
-      if (!test.is_prefill) row.bytes += batch * costs_.template cache_bytes<CacheFormat>(position);
+      if (!test.is_prefill) row.bytes += batch * costs_.template cache_bytes<Cache>(position);
     }
   }
 
@@ -497,15 +487,13 @@ std::vector<TokenId> read_text(const Arguments& a) {
   return tokens;
 }
 
-template <class CacheFormat, class Model>
+template <class Cache, class Model>
 void measure_perplexity(const Model& model, const std::vector<TokenId>& tokens, const Arguments& a,
                         const Row& row, Report& report) {
   const Index window = std::min<Index>(512, model.config().max_seq_len);
   kvdecode::ThreadTeam team(a.threads.back());
   program::ProgressLine line("reading the text with " + row.activations + " activations");
-  report.add(row,
-             kvdecode::perplexity<kvdecode::ContiguousCache<CacheFormat>>(
-                 model, tokens, {.window = window, .n_windows = 8}, team, line),
+  report.add(row, kvdecode::perplexity<Cache>(model, tokens, {.window = window, .n_windows = 8}, team, line),
              window);
 }
 
@@ -529,11 +517,12 @@ int run(const Arguments& a) {
       for (const std::string& weights : a.weights) {
         const Model transformer(model.config, weights == "mapped" ? model.weights : copied);
         for (const std::string& cache_format : a.cache_formats)
-          with_cache_format(cache_format, [&]<class CacheFormat>() {
-            Bench<Model, CacheFormat> bench(transformer, costs, a, plan);
-            Row row{plan.tests.front(), activations, cache_format, weights, 1, 1};
+          kvdecode::visit_cache_format<float>(program::cache_format(cache_format), [&]<class K, class V>() {
+            using Cache = kvdecode::ContiguousCache<K, V>;
+            Bench<Model, Cache> bench(transformer, costs, a, plan);
+            const Row row{plan.tests.front(), activations, cache_format, weights, 1, 1};
             for (const Test& test : plan.tests) bench.measure(test, row, report);
-            if (!text.empty()) measure_perplexity<CacheFormat>(transformer, text, a, row, report);
+            if (!text.empty()) measure_perplexity<Cache>(transformer, text, a, row, report);
           });
       }
     });
@@ -572,9 +561,7 @@ int main(int argc, char** argv) {
       ->allow_extra_args(false)
       ->default_str("1 and as many as there are cores");
   program::add_activations_option(app, a.activations)->delimiter(',')->allow_extra_args(false);
-  list("--cache-format", a.cache_formats, "how keys and values are stored: f32 or f16")
-      ->check(CLI::IsMember(kCacheFormats))
-      ->capture_default_str();
+  program::add_cache_format_option(app, a.cache_formats, "f32")->delimiter(',')->allow_extra_args(false);
   list("--weights", a.weights, "where matrices lie: mapped from the file, or copied to huge-pages")
       ->check(CLI::IsMember(kWeights))
       ->capture_default_str();

@@ -3,6 +3,7 @@
 // a measured time is divided into.
 #pragma once
 
+#include <kvdecode/cache/concepts.hpp>
 #include <kvdecode/core/block_formats.hpp>
 #include <kvdecode/core/format.hpp>
 #include <kvdecode/core/kv_shape.hpp>
@@ -82,12 +83,13 @@ class ModelCosts {
     return total;
   }
   /// Bytes of keys and values that the token at a position sees, each row once.
-  template <kvdecode::Format F>
+  template <kvdecode::KvCache Cache>
   double cache_bytes(Index position) const {
+    const Index row_bytes =
+        Cache::KeyFormat::row_bytes(config_.head_dim) + Cache::ValueFormat::row_bytes(config_.head_dim);
     double total = 0.0;
     for (Index layer = 0; layer < config_.n_layers; ++layer)
-      total += 2.0 * static_cast<double>(n_visible(config_.span(layer), position) * config_.n_kv_heads *
-                                         F::row_bytes(config_.head_dim));
+      total += static_cast<double>(n_visible(config_.span(layer), position) * config_.n_kv_heads * row_bytes);
     return total;
   }
 

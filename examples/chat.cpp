@@ -4,7 +4,8 @@
 //
 // Run: build/examples/chat MODEL [--system TEXT] [--template FILE] [--max-new-tokens N]
 //          [--temperature X --top-k K --top-p P --seed S] [--threads N] [--scalar f32|f64]
-//          [--activations exact|int8] [--strategy cached|recompute] [--max-seq-len N]
+//          [--activations exact|int8] [--cache-format native|f16|int8|int8/had_int4|…]
+//          [--strategy cached|recompute] [--max-seq-len N]
 // Exit status 0 when it is left (/quit, the input's end, Ctrl-C at the prompt).
 #include "program.hpp"
 #include "progress_line.hpp"
@@ -41,6 +42,7 @@ struct Arguments {
   std::string strategy = "cached";
   std::string scalar = "f32";
   std::string activations = "exact";
+  std::string cache_format = "native";
   Index max_new_tokens = 1024;
   Index max_seq_len = 0;
   Index n_threads = 1;
@@ -283,6 +285,7 @@ class Chat {
     decoding.max_seq_len = arguments_.max_seq_len;
     decoding.prefill_chunk = 128;  // Ctrl-C waits for the end of a pass
     if (arguments_.strategy == "recompute") decoding.strategy = kvdecode::DecodeOptions::Strategy::kRecompute;
+    decoding.cache_format = program::cache_format(arguments_.cache_format);
     auto decoder = program::with_activations(arguments_.activations, [&]<class Activations>() {
       return kvdecode::make_decoder(model.template transformer<S, Activations>(), decoding, exec);
     });
@@ -529,5 +532,6 @@ int main(int argc, char** argv) {
       ->check(program::count_from(0))
       ->capture_default_str();
   program::add_activations_option(app, a.activations);
+  program::add_cache_format_option(app, a.cache_format);
   return program::run(app, argc, argv, [&] { return a.scalar == "f64" ? talk<double>(a) : talk<float>(a); });
 }

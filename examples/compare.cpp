@@ -4,7 +4,7 @@
 // logit of every step.
 //
 // Run: build/examples/compare [MODEL] [--prompt TEXT] [--max-new-tokens N] [--threads N]
-//          [--activations exact|int8]
+//          [--activations exact|int8] [--cache-format native|f16|int8|int8/had_int4|…]
 // Exit status 1 if a token or a bit differs.
 #include "program.hpp"
 #include "progress_line.hpp"
@@ -42,11 +42,11 @@ struct Outcome {
   std::vector<float> logits;
 };
 
-template <class Activations, class Strategy>
-Outcome write(const char* title, const kvdecode::TextModel& model, Strategy strategy,
+template <class Activations>
+Outcome write(const char* title, const kvdecode::TextModel& model, const kvdecode::DecodeOptions& options,
               const std::string& prompt, Index max_new_tokens, kvdecode::ExecutorRef exec) {
   std::cout << "--- " << title << " ---\n" << prompt << std::flush;
-  kvdecode::Decoder decoder(model.transformer<float, Activations>(), strategy, exec);
+  auto decoder = kvdecode::make_decoder(model.transformer<float, Activations>(), options, exec);
   RecordingSampler sampler;
   const auto stream = [](std::string_view piece) {
     std::cout << piece << std::flush;
@@ -125,15 +125,22 @@ int main(int argc, char** argv) {
   program::add_threads_option(app, n_threads);
   std::string activations = "exact";
   program::add_activations_option(app, activations);
+  std::string cache_format = "native";
+  program::add_cache_format_option(app, cache_format);
   return program::run(app, argc, argv, [&] {
     const kvdecode::TextModel model = kvdecode::load_text_model(path);
     program::read_ahead(model.report());
     kvdecode::ThreadTeam team(n_threads);
+    using Strategy = kvdecode::DecodeOptions::Strategy;
+    const auto options = [&](Strategy strategy) {
+      return kvdecode::DecodeOptions{.strategy = strategy,
+                                     .cache_format = program::cache_format(cache_format)};
+    };
     return program::with_activations(activations, [&]<class Activations>() {
       const Outcome naive = write<Activations>("Recompute: every step runs the whole sequence", model,
-                                               kvdecode::Recompute<>{}, prompt, max_new_tokens, team);
+                                               options(Strategy::kRecompute), prompt, max_new_tokens, team);
       const Outcome cached = write<Activations>("Cached: every step runs the new token", model,
-                                                kvdecode::Cached<>{}, prompt, max_new_tokens, team);
+                                                options(Strategy::kCached), prompt, max_new_tokens, team);
       return report(naive, cached, static_cast<std::size_t>(model.config().vocab_size)) ? 0 : 1;
     });
   });

@@ -3,7 +3,7 @@
 //
 // Run: build/examples/generate MODEL --prompt TEXT [--strategy cached|recompute] [--max-new-tokens N]
 //          [--temperature X --top-k K --top-p P --seed S] [--threads N] [--scalar f32|f64]
-//          [--activations exact|int8] [--ignore-eos]
+//          [--activations exact|int8] [--cache-format native|f16|int8|int8/had_int4|…] [--ignore-eos]
 #include "program.hpp"
 #include "progress_line.hpp"
 
@@ -22,6 +22,7 @@ struct Arguments {
   std::string strategy = "cached";
   std::string scalar = "f32";
   std::string activations = "exact";
+  std::string cache_format = "native";
   kvdecode::Index max_new_tokens = 128;
   kvdecode::Index n_threads = 1;
   bool ignore_eos = false;
@@ -50,6 +51,7 @@ int write(const Arguments& arguments) {
   program::ProgressLine reading_prompt("reading the prompt");
   kvdecode::DecodeOptions options;
   if (arguments.strategy == "recompute") options.strategy = kvdecode::DecodeOptions::Strategy::kRecompute;
+  options.cache_format = program::cache_format(arguments.cache_format);
   auto decoder = program::with_activations(arguments.activations, [&]<class Activations>() {
     return kvdecode::make_decoder(model.transformer<S, Activations>(), options, team);
   });
@@ -97,6 +99,7 @@ int main(int argc, char** argv) {
       ->check(CLI::IsMember({"f32", "f64"}))
       ->capture_default_str();
   program::add_activations_option(app, a.activations);
+  program::add_cache_format_option(app, a.cache_format);
   app.add_flag("--ignore-eos", a.ignore_eos, "go on after tokens that end a text, and show special tokens");
   return program::run(app, argc, argv,
                       [&] { return a.scalar == "f64" ? write<double>(a) : write<float>(a); });

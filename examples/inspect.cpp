@@ -202,13 +202,6 @@ void print_tokenizer(const std::filesystem::path& path) {
 
 // ---- What it costs ------------------------------------------------------------------------------------------
 
-template <class Format>
-void print_cache(const char* name, const kvdecode::KvShape& shape, Index max_seq_len) {
-  std::printf("  %-16s %14s %14s\n", name,
-              bytes(static_cast<std::uint64_t>(kvdecode::payload_bytes<Format>(shape, 1))).c_str(),
-              bytes(static_cast<std::uint64_t>(kvdecode::payload_bytes<Format>(shape, max_seq_len))).c_str());
-}
-
 void print_memory(const kvdecode::LoadedModel& model, const Arguments& arguments) {
   const Index max_seq_len = arguments.max_seq_len > 0 ? arguments.max_seq_len : model.config.max_seq_len;
   const kvdecode::KvShape shape = model.config.kv_shape();
@@ -216,9 +209,18 @@ void print_memory(const kvdecode::LoadedModel& model, const Arguments& arguments
   row("weights", bytes(model.report.n_bytes) + ", mapped: the file's own pages");
   std::printf("  %-16s %14s %14s\n", "cache format", "a token",
               ("at " + program::count(max_seq_len)).c_str());
-  print_cache<kvdecode::F32>("f32", shape, max_seq_len);
-  print_cache<kvdecode::F16>("f16", shape, max_seq_len);
-  print_cache<kvdecode::BF16>("bf16", shape, max_seq_len);
+  using Format = kvdecode::CacheFormat;
+  const bool can_turn = kvdecode::can_turn(model.config.head_dim);
+  for (const Format format : {Format::kNative, Format::kF16, Format::kInt8, Format::kInt8HadInt4}) {
+    const std::string name(format == Format::kNative ? "f32" : to_string(format));
+    kvdecode::visit_cache_format<float>(format, [&]<class K, class V>() {
+      if (format == Format::kInt8HadInt4 && !can_turn)
+        return row(name, "needs heads of " + std::string(kvdecode::kTurnedRows));
+      const auto payload = [&](Index n) { return program::bytes(kvdecode::payload_bytes<K, V>(shape, n)); };
+      std::printf("  %-16s %14s %14s%s\n", name.c_str(), payload(1).c_str(), payload(max_seq_len).c_str(),
+                  format == (can_turn ? Format::kInt8HadInt4 : Format::kInt8) ? "  recommended" : "");
+    });
+  }
 }
 
 /// Decodes n tokens and says what that took. Comes before anything else that takes memory.

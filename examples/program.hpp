@@ -9,6 +9,7 @@
 
 #include <kvdecode/core/error.hpp>
 #include <kvdecode/core/types.hpp>
+#include <kvdecode/decode/cache_format.hpp>
 #include <kvdecode/decode/samplers.hpp>
 #include <kvdecode/kernels/activations.hpp>
 
@@ -18,6 +19,8 @@
 #include <iostream>
 #include <new>
 #include <string>
+#include <string_view>
+#include <vector>
 
 namespace program {
 
@@ -78,6 +81,21 @@ inline void add_sampling_options(CLI::App& app, kvdecode::SamplingOptions& sampl
       ->check(CLI::Range(1e-9, 1.0))
       ->capture_default_str();
   app.add_option("--seed", sampling.seed, "of the draws")->capture_default_str();
+}
+/// --cache-format: how keys and values are stored, alike or as KEYS/VALUES. One name, or a list of them.
+/// @param native  what the format that rounds nothing is called
+template <class Names>
+CLI::Option* add_cache_format_option(CLI::App& app, Names& names, const char* native = "native") {
+  std::vector<std::string> known;
+  for (const kvdecode::CacheFormat format : kvdecode::kCacheFormats)
+    known.emplace_back(format == kvdecode::CacheFormat::kNative ? native : to_string(format));
+  return app.add_option("--cache-format", names, "how keys and values are stored: alike, or KEYS/VALUES")
+      ->check(CLI::IsMember(known))
+      ->capture_default_str();
+}
+/// The format of a name that the option let pass.
+inline kvdecode::CacheFormat cache_format(std::string_view name) {
+  return kvdecode::cache_format_of(name).value_or(kvdecode::CacheFormat::kNative);
 }
 /// Calls visitor.operator()<A>() with the policy of activations of that name.
 template <class Visitor>

@@ -50,7 +50,12 @@ expect 2 generate "$model" --prompt x --temperature -1
 expect 2 generate "$model" --prompt x --top-p 0
 expect 2 generate "$model" --prompt x --top-k -1
 expect 2 generate "$model" --prompt x --max-new-tokens many
+expect 2 generate "$model" --prompt x --cache-format int5
+expect 2 generate "$model" --prompt x --cache-format int8,had_int4
 expect 1 generate "$work/nowhere" --prompt x
+expect 2 cache_formats --windows -1
+expect 1 cache_formats "$work/nowhere"
+expect 1 cache_formats "$model" --text "$work/nowhere"
 expect 1 generate "$work/broken" --prompt x
 expect 1 generate "$model" --prompt ""
 expect 1 generate "$model" --prompt $'a\xff'
