@@ -7,6 +7,7 @@
 #include <kvdecode/cache/contiguous.hpp>
 #include <kvdecode/core/block_formats.hpp>
 #include <kvdecode/core/build_info.hpp>
+#include <kvdecode/core/cache_formats.hpp>
 #include <kvdecode/core/counting.hpp>
 #include <kvdecode/core/element_formats.hpp>
 #include <kvdecode/core/elementary.hpp>
@@ -286,10 +287,10 @@ void all_blocks(Report& report, kvdecode::FormatList<Formats...>) {
   (blocks<Formats, float>(report), ...);
 }
 
-template <class KFormat, class VFormat, class S>
+template <class KFormat, class VFormat, class S, Index k_dim = 20, Index v_dim = 44>
 void attention(Report& report) {
   Digest digest;
-  constexpr Index n = 530, k_dim = 20, v_dim = 44, group_size = 5;
+  constexpr Index n = 530, group_size = 5;
   const Index k_bytes = KFormat::row_bytes(k_dim), v_bytes = VFormat::row_bytes(v_dim);
   const std::vector<S> k = draws<S>(n * k_dim, 12), v = draws<S>(n * v_dim, 13),
                        queries = draws<S>(group_size * k_dim, 14);
@@ -323,6 +324,22 @@ void attention(Report& report) {
       digest.add(output);
     }
   report.line("attention", kScalarName<S>, digest);
+}
+
+/// Rows turned, stored in few bits, and turned back.
+template <class S>
+void turns(Report& report) {
+  Digest digest;
+  for (const kvdecode::RowTransform transform :
+       {kvdecode::RowTransform::kHadamard, kvdecode::RowTransform::kSignedHadamard})
+    for (Index n = 1; n <= kvdecode::kMaxTurnedRow; n *= 2) {
+      std::vector<S> x = draws<S>(n, 31);
+      kvdecode::turn_row(transform, x.data(), n);
+      digest.add(x);
+      kvdecode::turn_row_back(transform, x.data(), n);
+      digest.add(x);
+    }
+  report.line("turns", kScalarName<S>, digest);
 }
 
 template <class S>
@@ -401,6 +418,8 @@ void all_logits(Report& report) {
   logits<S, ContiguousCache<F16>>(report,
                                   "hd16 layer_norm gelu_tanh plain shared interleaved partial llama3 sinks",
                                   {.seed = 23, .biases = true, .transposed = true}, 16);
+  logits<S, ContiguousCache<kvdecode::Int8, kvdecode::HadInt4>>(report, "hd16 head_norms sinks_within",
+                                                                {.seed = 32}, 16);
   logits<S, ContiguousCache<F16>>(report, "mha gelu_tanh interleaved sinks_within",
                                   {.seed = 24, .format = FormatId::kF64, .offset = 1}, 16);
   logits<S, ContiguousCache<N>>(report, "mqa hd12 layer_norm relu plain parallel linear chunk scale",
@@ -436,6 +455,7 @@ void scalar(Report& report) {
   format<BF16, S>(report);
   linear<S>(report);
   row_kernels<S>(report);
+  turns<S>(report);
   all_logits<S>(report);
 }
 
@@ -457,6 +477,11 @@ int main() {
   blocks<kvdecode::Q4_K, double>(report);
   attention<F32, F32, float>(report);
   attention<F16, BF16, float>(report);
+  attention<kvdecode::Int8, kvdecode::HadInt4, float, 20, 64>(report);
+  attention<kvdecode::Asym4, kvdecode::Int3, float>(report);
+  attention<kvdecode::Int4, kvdecode::HadInt3, double, 44, 16>(report);
+  attention<kvdecode::Turbo4, kvdecode::Turbo3, float, 64, 32>(report);
+  attention<kvdecode::Turbo2, kvdecode::Turbo4, double, 8, 128>(report);
   attention<F64, F64, double>(report);
   using S = Counting<float>;
   logits<S, ContiguousCache<Raw<S>>>(report, "mqa hd12 gelu shared interleaved partial tied mixed_sinks",
