@@ -29,25 +29,36 @@ struct KvRun {
 ///
 /// | expression | meaning | cost |
 /// |---|---|---|
-/// | c.reserve(n) | makes sure of room for n more positions; throws Error (kCacheFull) or std::bad_alloc with nothing changed. n may exceed max_append(). A second reserve replaces the first | the only step that may allocate | | c.append(layer, k, v) | writes the next rows of one layer, [n, n_kv_heads * k_dim] and [n, n_kv_heads * v_dim], in any split over calls; noexcept | O(n) | | c.commit() | the rows appended to all layers become part of the sequence; the rest of the reservation stays; noexcept | O(1) | | c.abandon() |
-/// uncommitted rows and the reservation never happened; noexcept | O(layers) | | c.keys(layer, kv_head),
-/// c.values(…) | a borrowed range of KvRun in rising position, cut at the same places for both: committed
-/// rows, and the rows appended to that layer since. Valid until reserve, truncate or clear | O(1) |
+/// | c.reserve(n) | makes room for n more positions: a whole call, so beyond max_append() too | may allocate |
+/// | c.append(layer, k, v) | the next rows of a layer, in any split over calls; noexcept | O(n) |
+/// | c.commit() | rows that all layers were given become part of the sequence; noexcept | O(layers) |
+/// | c.abandon() | uncommitted rows and the reservation never happened; noexcept | O(layers) |
+/// | c.keys(layer, kv_head), c.values(…) | range of KvRun in rising position, both cut alike | O(1) |
 ///
-/// and between steps:
+/// reserve throws Error (kCacheFull, kBadArgument) or std::bad_alloc with nothing changed, not even a step in
+/// progress; when it returns, it has replaced the reservation before it. append takes [n, n_kv_heads * k_dim] and
+/// [n, n_kv_heads * v_dim]; a layer is given at most max_append() rows between two commits. keys and values have
+/// the committed rows and those appended to that layer since, as far as they are still stored: valid until
+/// reserve, truncate, shift or clear, and complete again after append.
+///
+/// Between steps:
 ///
 /// | expression | meaning | cost |
 /// |---|---|---|
 /// | c.kv_len() | positions committed | O(1) |
 /// | c.capacity() | positions it can hold at most | O(1) |
 /// | c.max_append() | positions that one step can append without overwriting visible ones | O(1) |
-/// | c.first_position(layer) | the oldest position still stored, sinks left aside | O(1) |
-/// | c.can_truncate(n), c.truncate(n) | forgets the positions from n on; throws Error (kBadArgument), unchanged, if it cannot | O(layers) | | c.clear(epoch = 0) | forgets everything and starts an angle epoch | O(layers) | | c.fork() | an independent cache with the same content | O(bytes) or less | | c.epoch() |
-/// the angle epoch that its keys were rotated in | O(1) | | c.bytes() | bytes it has allocated | O(1) | |
-/// C::required_bytes(shape, capacity, options) | bytes that a cache of this capacity allocates | O(layers) |
+/// | c.first_position(layer) | from here on every position is stored; before it, sinks alone | O(1) |
+/// | c.can_truncate(n) | whether what a query at n sees is still stored | O(layers) |
+/// | c.truncate(n) | forgets positions from n on, and a step in progress; else Error (kBadArgument) | O(layers) |
+/// | c.clear(epoch = 0) | forgets everything and starts an angle epoch | O(layers) |
+/// | c.fork() | an independent cache with the same content, without the step in progress | O(bytes) or less |
+/// | c.epoch() | the angle epoch that its keys were rotated in | O(1) |
+/// | c.bytes() | bytes it holds | O(1) |
+/// | C::required_bytes(shape, capacity, options) | bytes of a cache that is full | O(layers) |
 ///
-/// Invariant: no operation changes a byte of a stored row. One thread at a time; reading threads may share
-/// keys() and values(). Models: ContiguousCache, GrowingCache.
+/// Invariant: no operation changes a byte of a row that a query at kv_len() or later sees. One thread at a time;
+/// reading threads may share keys() and values(). Models: ContiguousCache, GrowingCache.
 template <class C>
 concept KvCache =
     std::movable<C> && !std::copyable<C> && Format<typename C::KeyFormat> &&
