@@ -50,16 +50,16 @@ TEST_CASE("contiguous cache: all its bytes are there from the start, and are tho
 TEST_CASE("contiguous cache: position p is in slot p of one run a head, which never moves") {
   ContiguousCache<F32> cache(kShape, 10);
   step(cache, 1);
-  const std::byte* const keys = cache.keys(1, 1).begin()->data;
-  CHECK(cache.keys(1, 1).begin()->row_stride == 16);
+  const std::byte* const keys = (*cache.keys(1, 1).begin()).data;
+  CHECK((*cache.keys(1, 1).begin()).row_stride == 16);
   for (int i = 0; i < 3; ++i) {
     step(cache, 3);
     const auto runs = cache.keys(1, 1);
     CHECK(std::distance(runs.begin(), runs.end()) == 1);
-    CHECK(runs.begin()->data == keys);
-    CHECK(runs.begin()->length == cache.kv_len());
+    CHECK((*runs.begin()).data == keys);
+    CHECK((*runs.begin()).length == cache.kv_len());
   }
-  CHECK(cache.keys(0, 0).begin()->data + 10 * 16 == cache.keys(0, 1).begin()->data);
+  CHECK((*cache.keys(0, 0).begin()).data + 10 * 16 == (*cache.keys(0, 1).begin()).data);
 }
 
 TEST_CASE("contiguous cache: allocates nothing after it was made") {

@@ -70,7 +70,7 @@ struct Scene {
     CHECK(actual == text);
     for (std::size_t i = 0; i < 2; ++i) {
       CHECK(caches[i].kv_len() == 7);
-      CHECK(caches[i].keys(0, 0).begin()->length == 7);
+      CHECK((*caches[i].keys(0, 0).begin()).length == 7);
       check_same_bits(flat(forward(transformer, workspace, caches[i], next(i))), expected[i]);
       caches[i].truncate(7);
     }

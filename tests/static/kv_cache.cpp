@@ -5,6 +5,7 @@
 #include <kvdecode/cache/growing.hpp>
 #include <kvdecode/core/counting.hpp>
 
+#include <span>
 #include <type_traits>
 #include <utility>
 
@@ -17,7 +18,6 @@ using kvdecode::KvCacheFor;
 using kvdecode::KvRun;
 using kvdecode::KvShape;
 using kvdecode::RowsView;
-using kvdecode::SingleRun;
 
 enum Missing {
   kNothing,
@@ -114,7 +114,7 @@ struct Movability<kNoCopy> {};
 template <Missing missing>
 struct MinimalCache : KeyFormatOf<missing>, ValueFormatOf<missing>, OptionsOf<missing>, Movability<missing> {
   using OptionsType = typename OptionsArgument<missing>::type;
-  using Keys = SingleRun<F32>;
+  using Keys = std::span<const KvRun<F32>>;
 
   MinimalCache(KvShape, Index, OptionsType) requires(missing != kConstructor);
 
@@ -139,7 +139,7 @@ struct MinimalCache : KeyFormatOf<missing>, ValueFormatOf<missing>, OptionsOf<mi
   const KvRun<F32>* keys(Index, Index) const noexcept requires(missing == kKeyRuns);  // no range
   Keys values(Index, Index) const
       noexcept(missing != kNoexceptValues) requires(missing != kValues && missing != kValueRuns);
-  SingleRun<kvdecode::F16> values(Index, Index) const noexcept
+  std::span<const KvRun<kvdecode::F16>> values(Index, Index) const noexcept
       requires(missing == kValueRuns);  // another format
   bool can_truncate(Index) const noexcept(missing != kNoexceptCanTruncate) requires(missing != kCanTruncate);
   void truncate(Index) requires(missing != kTruncate);

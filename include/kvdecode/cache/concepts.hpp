@@ -100,6 +100,24 @@ concept KvCache =
   { C::required_bytes(shape, n, options) } -> std::same_as<Index>;
 };
 
+/// A cache that has an operation called shift, for sequences that outgrow their room.
+///
+/// | expression | meaning | cost |
+/// |---|---|---|
+/// | c.can_shift(first, delta) | whether it can be done | O(1) |
+/// | c.shift(first, delta) | drops positions [first + delta, first); p >= first becomes p + delta | by cache |
+///
+/// delta is negative, and kv_len() falls by it. Throws Error (kBadArgument, kUnsupported) or std::bad_alloc with
+/// nothing changed; ends a step in progress. Invariant: no key is changed. The runs of the positions that moved
+/// say by rotation_shift where their keys were rotated, and attention turns the query to meet them; so
+/// shift(f, a), shift(f + a, b) is shift(f, a + b). Models: ContiguousCache, GrowingCache.
+template <class C>
+concept ShiftableCache = KvCache<C> && requires(C& cache, const C& view, Index first, Index delta) {
+  { view.can_shift(first, delta) }
+  noexcept->std::same_as<bool>;
+  { cache.shift(first, delta) } -> std::same_as<void>;
+};
+
 /// A cache that takes rows of scalars S and gives them back.
 template <class C, class S>
 concept KvCacheFor = KvCache<C> && StoresFrom<typename C::KeyFormat, S> &&

@@ -6,30 +6,16 @@
 
 #include <kvdecode/cache/concepts.hpp>
 #include <kvdecode/cache/head_major_rows.hpp>
+#include <kvdecode/cache/rotation_shifts.hpp>
 #include <kvdecode/cache/step_ledger.hpp>
 
-#include <span>
-
 namespace kvdecode::inline KVDECODE_ABI {
-
-/// At most one run: the range that keys() and values() of an unfragmented cache return.
-template <class F>
-class SingleRun {
- public:
-  SingleRun() noexcept = default;
-  explicit SingleRun(const KvRun<F>& run) noexcept : run_(run) {}
-
-  const KvRun<F>* begin() const noexcept { return &run_; }
-  const KvRun<F>* end() const noexcept { return &run_ + (run_.length > 0 ? 1 : 0); }
-
- private:
-  KvRun<F> run_;
-};
 
 /// Keys and values of up to `capacity` positions in one block, [layer][kv_head][position][dim].
 ///
 /// Bytes: sum over layers of n_kv_heads * capacity * (row_bytes(k_dim) + row_bytes(v_dim)), whatever kv_len
-/// is. append costs O(n_new), everything else O(1) or O(layers), fork O(kv_len).
+/// is. append costs O(n_new), everything else O(1) or O(layers), fork O(kv_len), shift O(kv_len - first): rows move
+/// to their new slots, byte for byte.
 ///
 /// @tparam KFormat, VFormat  how keys and values are stored. Attention reads them back in this format, also the
 /// rows of the step in progress: chunking never shows.
@@ -43,7 +29,10 @@ class ContiguousCache {
   /// @param capacity  positions, >= 1
   /// @throws Error kBadArgument, kUnsupported (a format that does not take such rows), std::bad_alloc
   ContiguousCache(KvShape shape, Index capacity, Options = {})
-      : shape_(std::move(shape)), ledger_(shape_), rows_(shape_, checked(capacity)) {}
+      : shape_(std::move(shape)),
+        capacity_(checked(capacity)),
+        ledger_(shape_),
+        rows_(typename Rows::Layout(shape_, capacity)) {}
 
   ContiguousCache(ContiguousCache&&) noexcept = default;
   ContiguousCache& operator=(ContiguousCache&&) noexcept = default;
@@ -51,7 +40,7 @@ class ContiguousCache {
   // ---- a step ----
 
   void reserve(Index n) {
-    ledger_.require_room(n, capacity());
+    ledger_.require_room(n, capacity_);
     ledger_.reserve(n);
   }
   /// @param k  [n, n_kv_heads * k_dim]  @param v  [n, n_kv_heads * v_dim]  @pre n positions are reserved
@@ -65,15 +54,15 @@ class ContiguousCache {
   void commit() noexcept { ledger_.commit(); }
   void abandon() noexcept { ledger_.abandon(); }
 
-  SingleRun<KFormat> keys(Index layer, Index kv_head) const noexcept {
+  ShiftedRuns<KFormat> keys(Index layer, Index kv_head) const noexcept {
     const Index store = shape_[layer].store;
-    return SingleRun<KFormat>(
-        {0, ledger_.length(store), rows_.keys(store, kv_head, 0), rows_.key_bytes(store)});
+    return ShiftedRuns<KFormat>(
+        {0, ledger_.length(store), rows_.keys(store, kv_head, 0), rows_.key_bytes(store)}, shifts_);
   }
-  SingleRun<VFormat> values(Index layer, Index kv_head) const noexcept {
+  ShiftedRuns<VFormat> values(Index layer, Index kv_head) const noexcept {
     const Index store = shape_[layer].store;
-    return SingleRun<VFormat>(
-        {0, ledger_.length(store), rows_.values(store, kv_head, 0), rows_.value_bytes(store)});
+    return ShiftedRuns<VFormat>(
+        {0, ledger_.length(store), rows_.values(store, kv_head, 0), rows_.value_bytes(store)}, shifts_);
   }
 
   // ---- between steps ----
@@ -83,10 +72,23 @@ class ContiguousCache {
     if (!can_truncate(new_len)) [[unlikely]]
       ledger_.fail_truncate(new_len);
     ledger_.truncate(new_len);
+    shifts_.truncate(new_len);
   }
-  void clear(Index epoch = 0) noexcept { ledger_.clear(epoch); }
+  bool can_shift(Index first, Index delta) const noexcept { return ledger_.can_shift(first, delta); }
+  void shift(Index first, Index delta) {
+    if (!can_shift(first, delta)) [[unlikely]]
+      ledger_.fail_shift(first, delta);
+    shifts_.shift(first, delta, kv_len());
+    rows_.move_rows(shape_, first, kv_len(), first + delta);
+    ledger_.truncate(kv_len() + delta);
+  }
+  void clear(Index epoch = 0) noexcept {
+    ledger_.clear(epoch);
+    shifts_.clear();
+  }
   ContiguousCache fork() const {
-    ContiguousCache copy(shape_, capacity());
+    ContiguousCache copy(shape_, capacity_);
+    copy.shifts_ = shifts_;
     copy.rows_.copy_from(rows_, shape_, kv_len());
     copy.ledger_ = ledger_;
     copy.ledger_.abandon();
@@ -95,16 +97,18 @@ class ContiguousCache {
 
   const KvShape& shape() const noexcept { return shape_; }
   Index kv_len() const noexcept { return ledger_.kv_len(); }
-  Index capacity() const noexcept { return rows_.n_slots(); }
-  Index max_append() const noexcept { return capacity(); }
+  Index capacity() const noexcept { return capacity_; }
+  Index max_append() const noexcept { return capacity_; }
   Index first_position(Index) const noexcept { return 0; }
   Index epoch() const noexcept { return ledger_.epoch(); }
   Index bytes() const noexcept { return rows_.bytes(); }
   static Index required_bytes(const KvShape& shape, Index capacity, Options = {}) {
-    return HeadMajorRows<KFormat, VFormat>::required_bytes(shape, capacity);
+    return Rows::Layout::required_bytes(shape, capacity);
   }
 
  private:
+  using Rows = HeadMajorRows<KFormat, VFormat>;
+
   static Index checked(Index capacity) {
     if (capacity < 1) [[unlikely]]
       detail::raise(ErrorCode::kBadArgument, "KV cache: the capacity must be at least 1 position, got ",
@@ -113,11 +117,13 @@ class ContiguousCache {
   }
 
   KvShape shape_;
+  Index capacity_ = 0;
   StepLedger ledger_;
-  HeadMajorRows<KFormat, VFormat> rows_;
+  Rows rows_;
+  RotationShifts shifts_;
 };
 
-static_assert(KvCache<ContiguousCache<F32>> && KvCacheFor<ContiguousCache<F16, BF16>, float>);
+static_assert(ShiftableCache<ContiguousCache<F32>> && KvCacheFor<ContiguousCache<F16, BF16>, float>);
 static_assert(!KvCacheFor<ContiguousCache<Raw<float>>, double>, "Raw<float> holds float only.");
 
 }  // namespace kvdecode

@@ -5,7 +5,9 @@
 #pragma once
 
 #include <kvdecode/cache/concepts.hpp>
-#include <kvdecode/cache/contiguous.hpp>
+#include <kvdecode/cache/head_major_rows.hpp>
+#include <kvdecode/cache/rotation_shifts.hpp>
+#include <kvdecode/cache/step_ledger.hpp>
 
 #include <algorithm>
 
@@ -14,7 +16,8 @@ namespace kvdecode::inline KVDECODE_ABI {
 /// Keys and values of up to `capacity` positions, [layer][kv_head][position][dim], allocated for as many
 /// positions as have been needed so far, rounded up to a doubling of `initial_positions`.
 ///
-/// reserve(n) allocates when the sequence outgrows the rows: O(kv_len) then, O(1) a position on the whole.
+/// reserve(n) allocates when the sequence outgrows the rows: O(kv_len) then, O(1) a position on the whole. shift
+/// moves rows to their new slots: O(kv_len - first).
 template <Format KFormat = F32, Format VFormat = KFormat>
 class GrowingCache {
  public:
@@ -55,17 +58,17 @@ class GrowingCache {
   void commit() noexcept { ledger_.commit(); }
   void abandon() noexcept { ledger_.abandon(); }
 
-  SingleRun<KFormat> keys(Index layer, Index kv_head) const noexcept {
+  ShiftedRuns<KFormat> keys(Index layer, Index kv_head) const noexcept {
     const Index store = shape_[layer].store;
     if (ledger_.length(store) == 0) return {};
-    return SingleRun<KFormat>(
-        {0, ledger_.length(store), rows_.keys(store, kv_head, 0), rows_.key_bytes(store)});
+    return ShiftedRuns<KFormat>(
+        {0, ledger_.length(store), rows_.keys(store, kv_head, 0), rows_.key_bytes(store)}, shifts_);
   }
-  SingleRun<VFormat> values(Index layer, Index kv_head) const noexcept {
+  ShiftedRuns<VFormat> values(Index layer, Index kv_head) const noexcept {
     const Index store = shape_[layer].store;
     if (ledger_.length(store) == 0) return {};
-    return SingleRun<VFormat>(
-        {0, ledger_.length(store), rows_.values(store, kv_head, 0), rows_.value_bytes(store)});
+    return ShiftedRuns<VFormat>(
+        {0, ledger_.length(store), rows_.values(store, kv_head, 0), rows_.value_bytes(store)}, shifts_);
   }
 
   // ---- between steps ----
@@ -76,10 +79,12 @@ class GrowingCache {
     if (n > capacity_) [[unlikely]]
       detail::raise(ErrorCode::kBadArgument, "KV cache: cannot make room for ", n, " positions, max_seq_len ",
                     capacity_);
-    if (n <= rows_.n_slots()) return;
-    HeadMajorRows<KFormat, VFormat> larger(shape_, slots_for(n, capacity_, options_));
+    if (n <= n_slots_) return;
+    const Index n_slots = slots_for(n, capacity_, options_);
+    Rows larger(typename Rows::Layout(shape_, n_slots));
     larger.copy_from(rows_, shape_, ledger_.kv_len());
     rows_ = std::move(larger);
+    n_slots_ = n_slots;
     ledger_.abandon();
   }
   bool can_truncate(Index new_len) const noexcept { return new_len >= 0 && new_len <= kv_len(); }
@@ -87,11 +92,24 @@ class GrowingCache {
     if (!can_truncate(new_len)) [[unlikely]]
       ledger_.fail_truncate(new_len);
     ledger_.truncate(new_len);
+    shifts_.truncate(new_len);
   }
-  void clear(Index epoch = 0) noexcept { ledger_.clear(epoch); }
+  bool can_shift(Index first, Index delta) const noexcept { return ledger_.can_shift(first, delta); }
+  void shift(Index first, Index delta) {
+    if (!can_shift(first, delta)) [[unlikely]]
+      ledger_.fail_shift(first, delta);
+    shifts_.shift(first, delta, kv_len());
+    rows_.move_rows(shape_, first, kv_len(), first + delta);
+    ledger_.truncate(kv_len() + delta);
+  }
+  void clear(Index epoch = 0) noexcept {
+    ledger_.clear(epoch);
+    shifts_.clear();
+  }
   GrowingCache fork() const {
     GrowingCache copy(shape_, capacity_, options_);
     copy.reserve_capacity(kv_len());
+    copy.shifts_ = shifts_;
     copy.rows_.copy_from(rows_, shape_, kv_len());
     copy.ledger_ = ledger_;
     copy.ledger_.abandon();
@@ -107,10 +125,12 @@ class GrowingCache {
   Index bytes() const noexcept { return rows_.bytes(); }
   /// Bytes of a cache that has grown to its capacity.
   static Index required_bytes(const KvShape& shape, Index capacity, Options = {}) {
-    return HeadMajorRows<KFormat, VFormat>::required_bytes(shape, capacity);
+    return Rows::Layout::required_bytes(shape, capacity);
   }
 
  private:
+  using Rows = HeadMajorRows<KFormat, VFormat>;
+
   /// The smallest doubling of initial_positions that holds n, no more than the capacity.
   static Index slots_for(Index n, Index capacity, const Options& options) noexcept {
     Index slots = options.initial_positions;
@@ -122,9 +142,11 @@ class GrowingCache {
   Index capacity_ = 0;
   Options options_;
   StepLedger ledger_;
-  HeadMajorRows<KFormat, VFormat> rows_;
+  Index n_slots_ = 0;  // positions that there are rows for
+  Rows rows_;
+  RotationShifts shifts_;
 };
 
-static_assert(KvCache<GrowingCache<F32>> && KvCacheFor<GrowingCache<F64, F16>, double>);
+static_assert(ShiftableCache<GrowingCache<F32>> && KvCacheFor<GrowingCache<F64, F16>, double>);
 
 }  // namespace kvdecode

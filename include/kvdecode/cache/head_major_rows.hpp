@@ -9,38 +9,54 @@
 #include <kvdecode/core/memory.hpp>
 #include <kvdecode/core/view.hpp>
 
+#include <algorithm>
 #include <cstring>
 #include <string_view>
 
 namespace kvdecode::inline KVDECODE_ABI {
 
-/// Rows by layer, KV head and slot. Slots are positions or whatever the cache maps positions to.
+/// Where rows lie in a block: by layer, KV head and slot. Slots are positions or whatever the cache maps
+/// positions to. Owns no block.
 template <Format KFormat, Format VFormat>
-class HeadMajorRows {
+class HeadMajorLayout {
  public:
-  HeadMajorRows() = default;
+  HeadMajorLayout() = default;
+  /// The same number of slots in every layer that has rows of its own.
   /// @throws std::bad_alloc, Error (kBadArgument) if the size cannot be expressed
-  HeadMajorRows(const KvShape& shape, Index n_slots) : n_slots_(n_slots), layers_(shape.layers.size()) {
-    block_ = Block<std::byte>(required_bytes(shape, n_slots));  // first: the offsets cannot overflow then
+  HeadMajorLayout(const KvShape& shape, Index n_slots)
+      : HeadMajorLayout(shape, [n_slots](Index) { return n_slots; }) {}
+  /// @param slots_of  (layer) -> slots, for layers that have rows of their own
+  template <class SlotsOf>
+  requires requires(const SlotsOf& f, Index layer) { Index{f(layer)}; }
+  HeadMajorLayout(const KvShape& shape, const SlotsOf& slots_of)
+      : bytes_(required_bytes(shape, slots_of)),  // first: the offsets cannot overflow then
+        layers_(shape.layers.size()) {
     Index offset = 0;
     for (Index layer = 0; layer < shape.n_layers(); ++layer) {
       LayerRows& rows = layers_[static_cast<std::size_t>(layer)];
       rows.k_bytes = KFormat::row_bytes(shape[layer].k_dim);
       rows.v_bytes = VFormat::row_bytes(shape[layer].v_dim);
       if (!shape.owns_store(layer)) continue;
+      rows.n_slots = slots_of(layer);
       rows.k_offset = offset;
-      rows.v_offset = offset + shape[layer].n_kv_heads * n_slots * rows.k_bytes;
-      offset = rows.v_offset + shape[layer].n_kv_heads * n_slots * rows.v_bytes;
+      rows.v_offset = offset + shape[layer].n_kv_heads * rows.n_slots * rows.k_bytes;
+      offset = rows.v_offset + shape[layer].n_kv_heads * rows.n_slots * rows.v_bytes;
     }
   }
 
   /// Bytes of rows for so many slots. @throws Error kBadArgument on overflow, kUnsupported if a format does not take
   /// rows of the shape's
   static Index required_bytes(const KvShape& shape, Index n_slots) {
+    return required_bytes(shape, [n_slots](Index) { return n_slots; });
+  }
+  template <class SlotsOf>
+  requires requires(const SlotsOf& f, Index layer) { Index{f(layer)}; }
+  static Index required_bytes(const KvShape& shape, const SlotsOf& slots_of) {
     require_rows(shape);
     Index total = 0;
     for (Index layer = 0; layer < shape.n_layers(); ++layer) {
       if (!shape.owns_store(layer)) continue;
+      const Index n_slots = slots_of(layer);
       const Index a_slot = shape[layer].n_kv_heads *
                            (KFormat::row_bytes(shape[layer].k_dim) + VFormat::row_bytes(shape[layer].v_dim));
       Index bytes = 0;
@@ -62,26 +78,27 @@ class HeadMajorRows {
     }
   }
 
-  Index n_slots() const noexcept { return n_slots_; }
-  Index bytes() const noexcept { return block_.bytes(); }
+  Index bytes() const noexcept { return bytes_; }
+  Index n_slots(Index layer) const noexcept { return at(layer).n_slots; }
   Index key_bytes(Index layer) const noexcept { return at(layer).k_bytes; }
   Index value_bytes(Index layer) const noexcept { return at(layer).v_bytes; }
-  const std::byte* keys(Index layer, Index kv_head, Index slot) const noexcept {
-    return block_.data() + at(layer).k_offset + (kv_head * n_slots_ + slot) * at(layer).k_bytes;
+  /// Bytes from the start of the block to a row.
+  Index keys(Index layer, Index kv_head, Index slot) const noexcept {
+    return at(layer).k_offset + (kv_head * at(layer).n_slots + slot) * at(layer).k_bytes;
   }
-  const std::byte* values(Index layer, Index kv_head, Index slot) const noexcept {
-    return block_.data() + at(layer).v_offset + (kv_head * n_slots_ + slot) * at(layer).v_bytes;
+  Index values(Index layer, Index kv_head, Index slot) const noexcept {
+    return at(layer).v_offset + (kv_head * at(layer).n_slots + slot) * at(layer).v_bytes;
   }
 
-  /// Encodes n rows of all KV heads from `slot` on.
+  /// Encodes n rows of all KV heads from `slot` of a block on.
   /// @param k  [n, n_kv_heads * k_dim]  @param v  [n, n_kv_heads * v_dim]
   template <class S>
-  void write(const LayerKvShape& shape, Index layer, Index slot, RowsView<const S> k,
-             RowsView<const S> v) noexcept {
+  void write(std::byte* block, const LayerKvShape& shape, Index layer, Index slot, RowsView<const S> k,
+             RowsView<const S> v) const noexcept {
     if (k.rows == 0) return;  // there may be no slots
     for (Index kv_head = 0; kv_head < shape.n_kv_heads; ++kv_head) {
-      std::byte* k_row = const_cast<std::byte*>(keys(layer, kv_head, slot));
-      std::byte* v_row = const_cast<std::byte*>(values(layer, kv_head, slot));
+      std::byte* k_row = block + keys(layer, kv_head, slot);
+      std::byte* v_row = block + values(layer, kv_head, slot);
       for (Index i = 0; i < k.rows; ++i) {
         KFormat::encode(k.row(i) + kv_head * shape.k_dim, shape.k_dim, k_row + i * at(layer).k_bytes);
         VFormat::encode(v.row(i) + kv_head * shape.v_dim, shape.v_dim, v_row + i * at(layer).v_bytes);
@@ -89,21 +106,25 @@ class HeadMajorRows {
     }
   }
 
-  /// Copies the first n slots of every head from other rows of the same shape.
-  void copy_from(const HeadMajorRows& other, const KvShape& shape, Index n) noexcept {
-    for (Index layer = 0; n > 0 && layer < shape.n_layers(); ++layer) {
-      if (!shape.owns_store(layer)) continue;
+  /// Copies slots [0, n) of every head, or as many as the layer has, from a block laid out by `other` to one laid
+  /// out by this.
+  void copy(std::byte* to, const HeadMajorLayout& other, const std::byte* from, const KvShape& shape,
+            Index n) const noexcept {
+    for (Index layer = 0; layer < shape.n_layers(); ++layer) {
+      const Index n_rows = std::min(n, other.n_slots(layer));
+      if (n_rows == 0) continue;
       for (Index kv_head = 0; kv_head < shape[layer].n_kv_heads; ++kv_head) {
-        std::memcpy(const_cast<std::byte*>(keys(layer, kv_head, 0)), other.keys(layer, kv_head, 0),
-                    static_cast<std::size_t>(n * key_bytes(layer)));
-        std::memcpy(const_cast<std::byte*>(values(layer, kv_head, 0)), other.values(layer, kv_head, 0),
-                    static_cast<std::size_t>(n * value_bytes(layer)));
+        std::memcpy(to + keys(layer, kv_head, 0), from + other.keys(layer, kv_head, 0),
+                    static_cast<std::size_t>(n_rows * key_bytes(layer)));
+        std::memcpy(to + values(layer, kv_head, 0), from + other.values(layer, kv_head, 0),
+                    static_cast<std::size_t>(n_rows * value_bytes(layer)));
       }
     }
   }
 
  private:
   struct LayerRows {
+    Index n_slots = 0;
     Index k_offset = 0;  // bytes from the start of the block
     Index v_offset = 0;
     Index k_bytes = 0;  // of one row
@@ -119,8 +140,59 @@ class HeadMajorRows {
   }
   const LayerRows& at(Index layer) const noexcept { return layers_[static_cast<std::size_t>(layer)]; }
 
-  Index n_slots_ = 0;
+  Index bytes_ = 0;
   Vector<LayerRows> layers_;
+};
+
+/// Rows by layer, KV head and slot, in a block of their own.
+template <Format KFormat, Format VFormat>
+class HeadMajorRows {
+ public:
+  using Layout = HeadMajorLayout<KFormat, VFormat>;
+
+  HeadMajorRows() = default;
+  /// @throws std::bad_alloc, Error (kBadArgument) if the size cannot be expressed
+  explicit HeadMajorRows(Layout layout) : layout_(std::move(layout)), block_(layout_.bytes()) {}
+
+  const Layout& layout() const noexcept { return layout_; }
+  Index bytes() const noexcept { return block_.bytes(); }
+  Index key_bytes(Index layer) const noexcept { return layout_.key_bytes(layer); }
+  Index value_bytes(Index layer) const noexcept { return layout_.value_bytes(layer); }
+  const std::byte* keys(Index layer, Index kv_head, Index slot) const noexcept {
+    return block_.data() + layout_.keys(layer, kv_head, slot);
+  }
+  const std::byte* values(Index layer, Index kv_head, Index slot) const noexcept {
+    return block_.data() + layout_.values(layer, kv_head, slot);
+  }
+
+  /// Encodes n rows of all KV heads from `slot` on.
+  /// @param k  [n, n_kv_heads * k_dim]  @param v  [n, n_kv_heads * v_dim]
+  template <class S>
+  void write(const LayerKvShape& shape, Index layer, Index slot, RowsView<const S> k,
+             RowsView<const S> v) noexcept {
+    layout_.write(block_.data(), shape, layer, slot, k, v);
+  }
+  /// Copies the first n slots of every head from other rows of the same shape. @pre this has as many
+  void copy_from(const HeadMajorRows& other, const KvShape& shape, Index n) noexcept {
+    if (n > 0) layout_.copy(block_.data(), other.layout_, other.block_.data(), shape, n);
+  }
+  /// Moves the rows from slot `from` up to `end` of every head to slot `to`. @pre to <= from <= end
+  void move_rows(const KvShape& shape, Index from, Index end, Index to) noexcept {
+    for (Index layer = 0; layer < shape.n_layers(); ++layer) {
+      if (layout_.n_slots(layer) == 0 || from == end) continue;
+      const auto move = [&](Index source, Index target, Index row_bytes) {
+        std::memmove(block_.data() + target, block_.data() + source,
+                     static_cast<std::size_t>((end - from) * row_bytes));
+      };
+      for (Index head = 0; head < shape[layer].n_kv_heads; ++head) {
+        move(layout_.keys(layer, head, from), layout_.keys(layer, head, to), key_bytes(layer));
+        move(layout_.values(layer, head, from), layout_.values(layer, head, to), value_bytes(layer));
+      }
+    }
+  }
+
+ private:
+  Layout layout_;
   Block<std::byte> block_;
 };
 

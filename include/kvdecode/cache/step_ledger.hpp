@@ -62,6 +62,18 @@ class StepLedger {
     truncate(0);
     epoch_ = epoch;
   }
+  /// Whether positions [first + delta, first) can go and those behind them take their places.
+  bool can_shift(Index first, Index delta) const noexcept {
+    return delta < 0 && first >= 0 && first <= kv_len_ && delta >= -first && epoch_ == 0;
+  }
+  /// Throws Error that says why not.
+  [[noreturn]] void fail_shift(Index first, Index delta) const {
+    if (epoch_ != 0)
+      detail::raise(ErrorCode::kUnsupported, "KV cache: cannot shift keys of rotary epoch ", epoch_,
+                    ", their angles belong to the length of the sequence");
+    detail::raise(ErrorCode::kBadArgument, "KV cache: cannot shift positions from ", first, " by ", delta,
+                  ", which must be negative and lead to a position of the sequence, kv_len ", kv_len_);
+  }
   /// Throws Error (kBadArgument) that says why the length cannot become new_len.
   [[noreturn]] void fail_truncate(Index new_len) const {
     detail::raise(ErrorCode::kBadArgument, "KV cache: cannot truncate to ", new_len, " positions, kv_len ",
