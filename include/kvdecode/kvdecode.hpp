@@ -6,6 +6,8 @@
 #include <kvdecode/cache/concepts.hpp>
 #include <kvdecode/cache/contiguous.hpp>
 #include <kvdecode/cache/growing.hpp>
+#include <kvdecode/cache/page_pool.hpp>
+#include <kvdecode/cache/paged.hpp>
 #include <kvdecode/core/build_info.hpp>
 #include <kvdecode/core/cache_formats.hpp>
 #include <kvdecode/core/counting.hpp>

@@ -7,6 +7,7 @@
 
 #include <kvdecode/cache/contiguous.hpp>
 #include <kvdecode/cache/growing.hpp>
+#include <kvdecode/cache/paged.hpp>
 #include <kvdecode/core/counting.hpp>
 #include <kvdecode/core/error.hpp>
 #include <kvdecode/model/cache_bytes.hpp>
@@ -33,6 +34,7 @@ using kvdecode::F64;
 using kvdecode::GrowingCache;
 using kvdecode::Index;
 using kvdecode::KvShape;
+using kvdecode::PagedCache;
 using kvdecode::Raw;
 using kvdecode::RowsView;
 using kvdecode_test::check_same_bits;
@@ -52,7 +54,9 @@ struct On {
   On<ContiguousCache<F32>, float>, On<ContiguousCache<F64>, double>, On<ContiguousCache<F16>, float>,     \
       On<ContiguousCache<BF16, F16>, double>, On<ContiguousCache<Raw<Counting<float>>>, Counting<float>>, \
       On<GrowingCache<F32>, float>, On<GrowingCache<F64, F16>, double>,                                   \
-      On<GrowingCache<Raw<Counting<float>>>, Counting<float>>
+      On<GrowingCache<Raw<Counting<float>>>, Counting<float>>, On<PagedCache<1>, float>,                  \
+      On<PagedCache<3, BF16>, float>, On<PagedCache<16, F64, F16>, double>,                               \
+      On<PagedCache<7, Raw<Counting<float>>>, Counting<float>>
 
 TYPE_TO_STRING_AS("contiguous f32", On<ContiguousCache<F32>, float>);
 TYPE_TO_STRING_AS("contiguous f64", On<ContiguousCache<F64>, double>);
@@ -62,6 +66,10 @@ TYPE_TO_STRING_AS("contiguous raw", On<ContiguousCache<Raw<Counting<float>>>, Co
 TYPE_TO_STRING_AS("growing f32", On<GrowingCache<F32>, float>);
 TYPE_TO_STRING_AS("growing f64, f16", On<GrowingCache<F64, F16>, double>);
 TYPE_TO_STRING_AS("growing raw", On<GrowingCache<Raw<Counting<float>>>, Counting<float>>);
+TYPE_TO_STRING_AS("paged 1 f32", On<PagedCache<1>, float>);
+TYPE_TO_STRING_AS("paged 3 bf16", On<PagedCache<3, BF16>, float>);
+TYPE_TO_STRING_AS("paged 16 f64, f16", On<PagedCache<16, F64, F16>, double>);
+TYPE_TO_STRING_AS("paged 7 raw", On<PagedCache<7, Raw<Counting<float>>>, Counting<float>>);
 
 namespace {
 
@@ -95,13 +103,16 @@ void append(Cache& cache, Index layer, Index begin, Index end, int salt = 0) {
                RowsView<const S>{v.data(), end - begin, v_cols, v_cols + 1});
 }
 
-/// A whole step: positions [kv_len, kv_len + n).
+/// Positions [kv_len, kv_len + n), reserved together and committed by as many as the cache takes.
 template <class S, class Cache>
 void step(Cache& cache, Index n, int salt = 0) {
-  const Index begin = cache.kv_len();
+  const Index end = cache.kv_len() + n;
   cache.reserve(n);
-  for (const Index layer : kOwners) append<S>(cache, layer, begin, begin + n, salt);
-  cache.commit();
+  for (Index begin = cache.kv_len(); begin < end; begin = cache.kv_len()) {
+    const Index stop = std::min(end, begin + cache.max_append());
+    for (const Index layer : kOwners) append<S>(cache, layer, begin, stop, salt);
+    cache.commit();
+  }
 }
 
 /// Position `position` as the runs hold it.
@@ -121,47 +132,78 @@ std::vector<std::byte> encoded(const std::vector<S>& row, Index head, Index dim)
   return bytes;
 }
 
-/// Checks the runs of one layer: positions 0 … length-1, each once, in order, cut alike for keys and values,
-/// each row as its format encodes it; from position `from` on with the salt.
+/// What a position of a sequence holds: the numbers of the position that it was appended at.
+struct Origin {
+  Index position;
+  int salt = 0;
+  Index rotation_shift = 0;
+};
+std::vector<Origin> origins(Index length, Index from = 1 << 20, int salt = 0) {
+  std::vector<Origin> rows;
+  for (Index position = 0; position < length; ++position)
+    rows.push_back({position, position >= from ? salt : 0, 0});
+  return rows;
+}
+
+/// Checks the runs of one layer: all positions from first_position() on, each once, in order, cut alike for keys and
+/// values, each row as its format encodes it.
 template <class S, class Cache>
-void check_layer(const Cache& cache, Index layer, Index length, Index from = 1 << 20, int salt = 0) {
+void check_rows(const Cache& cache, Index layer, const std::vector<Origin>& rows) {
   using K = typename Cache::KeyFormat;
   using V = typename Cache::ValueFormat;
   CAPTURE(layer);
   const Index store = cache.shape()[layer].store;
   const auto& shape = cache.shape()[store];
+  const Index length = static_cast<Index>(rows.size()), first = cache.first_position(layer);
+  CHECK(first <= shape.span.first_visible(cache.kv_len()));
   for (Index head = 0; head < shape.n_kv_heads; ++head) {
     const auto keys = cache.keys(layer, head);
     const auto values = cache.values(layer, head);
-    Index end = 0;
+    Index end = first;
     auto value_run = values.begin();
     for (const auto& run : keys) {
       CHECK(run.position == end);
       CHECK(run.length > 0);
-      CHECK(run.rotation_shift == 0);
       REQUIRE(value_run != values.end());
       CHECK((*value_run).position == run.position);
       CHECK((*value_run).length == run.length);
+      for (Index position = run.position; position < std::min(length, run.position + run.length); ++position)
+        CHECK(run.rotation_shift == rows[static_cast<std::size_t>(position)].rotation_shift);
       end += run.length;
       ++value_run;
     }
     CHECK(value_run == values.end());
-    CHECK(end == length);
-    for (Index position = 0; position < length; ++position) {
+    CHECK(end == std::max(first, length));
+    for (Index position = first; position < length; ++position) {
       CAPTURE(position);
-      const int salted = position >= from ? salt : 0;
-      const auto k = numbers<S>(store, position, shape.n_kv_heads * shape.k_dim, salted + kKeys);
-      const auto v = numbers<S>(store, position, shape.n_kv_heads * shape.v_dim, salted + kValues);
+      const Origin& origin = rows[static_cast<std::size_t>(position)];
+      const auto k = numbers<S>(store, origin.position, shape.n_kv_heads * shape.k_dim, origin.salt + kKeys);
+      const auto v =
+          numbers<S>(store, origin.position, shape.n_kv_heads * shape.v_dim, origin.salt + kValues);
       CHECK(stored<K>(keys, shape.k_dim, position) == encoded<K>(k, head, shape.k_dim));
       CHECK(stored<V>(values, shape.v_dim, position) == encoded<V>(v, head, shape.v_dim));
     }
   }
+}
+/// Likewise for positions 0 … length-1, from position `from` on with the salt.
+template <class S, class Cache>
+void check_layer(const Cache& cache, Index layer, Index length, Index from = 1 << 20, int salt = 0) {
+  check_rows<S>(cache, layer, origins(length, from, salt));
 }
 template <class S, class Cache>
 void check_all(const Cache& cache, Index kv_len, Index from = 1 << 20, int salt = 0) {
   CHECK(cache.kv_len() == kv_len);
   for (Index layer = 0; layer < cache.shape().n_layers(); ++layer)
     check_layer<S>(cache, layer, kv_len, from, salt);
+}
+
+/// The positions that a cache makes room for when it is asked for so many.
+template <class Cache>
+Index whole_pages(Index n) {
+  if constexpr (requires { Cache::kPageSize; })
+    return (n + Cache::kPageSize - 1) / Cache::kPageSize * Cache::kPageSize;
+  else
+    return n;
 }
 
 ErrorCode code_of(auto&& f) {
@@ -393,6 +435,119 @@ TEST_CASE_TEMPLATE("cache: moves with its rows", T, KVDECODE_TEST_CACHES) {
   CHECK(assigned.capacity() == 20);
 }
 
+/// What a shift does to a sequence.
+std::vector<Origin> shifted(std::vector<Origin> rows, Index first, Index delta) {
+  for (Index p = first; p < static_cast<Index>(rows.size()); ++p)
+    rows[static_cast<std::size_t>(p)].rotation_shift += delta;
+  rows.erase(rows.begin() + first + delta, rows.begin() + first);
+  return rows;
+}
+template <class S, class Cache>
+void check_all_rows(const Cache& cache, const std::vector<Origin>& rows) {
+  CHECK(cache.kv_len() == static_cast<Index>(rows.size()));
+  for (Index layer = 0; layer < cache.shape().n_layers(); ++layer) check_rows<S>(cache, layer, rows);
+}
+
+TEST_CASE_TEMPLATE("cache: shift drops positions; those behind take their places and keep their bytes", T,
+                   KVDECODE_TEST_CACHES) {
+  using S = typename T::Scalar;
+  using Cache = typename T::Cache;
+  for (Index first = 1; first <= 12; ++first)
+    for (Index delta = -first; delta < 0; ++delta) {
+      CAPTURE(first);
+      CAPTURE(delta);
+      Cache cache(three_layers(), 20);
+      step<S>(cache, 12);
+      cache.reserve(4);
+      append<S>(cache, 0, 12, 14, 50);  // a step in progress ends
+      CHECK(cache.can_shift(first, delta));
+      cache.shift(first, delta);
+      std::vector<Origin> rows = shifted(origins(12), first, delta);
+      check_all_rows<S>(cache, rows);
+      // What comes behind is rotated where it stands.
+      const auto go_on = [&](Cache& it, Index n, int salt) {
+        for (Index i = 0; i < n; ++i) rows.push_back({it.kv_len() + i, salt});
+        step<S>(it, n, salt);
+        check_all_rows<S>(it, rows);
+      };
+      go_on(cache, 3, 70);
+      Cache fork = cache.fork();
+      const std::vector<Origin> at_fork = rows;
+      // Shifts compose, also across one another's edges.
+      for (const auto& [f, d] :
+           {std::pair<Index, Index>{cache.kv_len(), -1}, {cache.kv_len() / 2, -1}, {2, -2}}) {
+        if (!cache.can_shift(f, d)) continue;
+        cache.shift(f, d);
+        rows = shifted(rows, f, d);
+        check_all_rows<S>(cache, rows);
+        go_on(cache, 1, 90);
+      }
+      rows = at_fork;
+      check_all_rows<S>(fork, rows);
+      for (Index new_len = fork.kv_len(); new_len >= 0; new_len -= 2) {
+        fork.truncate(new_len);
+        rows.resize(static_cast<std::size_t>(new_len));
+        check_all_rows<S>(fork, rows);
+        go_on(fork, 1, 110);
+      }
+      fork.clear();
+      step<S>(fork, 20);
+      check_all<S>(fork, 20);
+    }
+}
+
+TEST_CASE_TEMPLATE("cache: a shift in two parts is one shift", T, KVDECODE_TEST_CACHES) {
+  using S = typename T::Scalar;
+  for (const Index first : {5, 9, 12})
+    for (const Index a : {1, 2, 4})
+      for (Index b = 1; a + b <= first; ++b) {
+        typename T::Cache once(three_layers(), 20), twice(three_layers(), 20);
+        step<S>(once, 12);
+        step<S>(twice, 12);
+        once.shift(first, -a - b);
+        twice.shift(first, -a);
+        twice.shift(first - a, -b);
+        check_all_rows<S>(once, shifted(origins(12), first, -a - b));
+        check_all_rows<S>(twice, shifted(origins(12), first, -a - b));
+      }
+}
+
+TEST_CASE_TEMPLATE("cache: shifts that cannot be are refused", T, KVDECODE_TEST_CACHES) {
+  using S = typename T::Scalar;
+  typename T::Cache cache(three_layers(), 20);
+  step<S>(cache, 6);
+  constexpr Index kLeast = std::numeric_limits<Index>::min(), kMost = std::numeric_limits<Index>::max();
+  for (const auto& [first, delta] : {std::pair<Index, Index>{3, 0},
+                                     {3, 1},
+                                     {3, -4},
+                                     {7, -1},
+                                     {-1, -1},
+                                     {3, kLeast},
+                                     {kLeast, kLeast},
+                                     {kLeast, -1},
+                                     {kMost, -1},
+                                     {kMost, kLeast}}) {
+    CHECK(!cache.can_shift(first, delta));
+    CHECK(code_of([&] { cache.shift(first, delta); }) == ErrorCode::kBadArgument);
+  }
+  CHECK_THROWS_WITH_AS(
+      cache.shift(7, -1),
+      "KV cache: cannot shift positions from 7 by -1, which must be negative and lead to a position "
+      "of the sequence, kv_len 6",
+      Error);
+  check_all<S>(cache, 6);
+  cache.clear(2);
+  step<S>(cache, 6);
+  CHECK(!cache.can_shift(3, -1));
+  CHECK_THROWS_WITH_AS(
+      cache.shift(3, -1),
+      "KV cache: cannot shift keys of rotary epoch 2, their angles belong to the length of the "
+      "sequence",
+      Error);
+  CHECK(code_of([&] { cache.shift(3, -1); }) == ErrorCode::kUnsupported);
+  check_all<S>(cache, 6);
+}
+
 TEST_CASE_TEMPLATE("cache: an allocation that fails, in any place, changes nothing", T,
                    KVDECODE_TEST_CACHES) {
   using S = typename T::Scalar;
@@ -400,7 +555,7 @@ TEST_CASE_TEMPLATE("cache: an allocation that fails, in any place, changes nothi
   bool has_failed = true;
   for (Index which = 0; has_failed; ++which) {
     CAPTURE(which);
-    REQUIRE(which < 100);
+    REQUIRE(which < 300);
     const KvShape shape = three_layers();
     {
       FailingAllocation failing(which);
@@ -445,6 +600,21 @@ TEST_CASE_TEMPLATE("cache: an allocation that fails, in any place, changes nothi
     }
     check_all<S>(cache, was_refused ? 63 : 60);
     cache.truncate(60);
+    {
+      FailingAllocation failing(which);
+      try {
+        Cache copy = cache.fork();
+        try {
+          copy.shift(40, -7);
+        } catch (const std::bad_alloc&) {
+          check_all<S>(copy, 60);
+          throw;
+        }
+        check_all_rows<S>(copy, shifted(origins(60), 40, -7));
+      } catch (const std::bad_alloc&) {
+      }
+      has_failed = has_failed || failing.has_failed();
+    }
     step<S>(cache, 140);
     check_all<S>(cache, 200);
   }
@@ -456,11 +626,11 @@ TEST_CASE_TEMPLATE("cache: a full one holds its required bytes", T, KVDECODE_TES
     CAPTURE(capacity);
     Cache cache(three_layers(), capacity);
     step<typename T::Scalar>(cache, capacity);
-    // Rows of the two stores: the last layer has none. No window is given up by these caches.
+    // Rows of the two stores: the last layer has none. No window is given up by these caches, of these sizes.
     using K = typename Cache::KeyFormat;
     using V = typename Cache::ValueFormat;
-    const Index expected =
-        capacity * (2 * (K::row_bytes(5) + V::row_bytes(3)) + K::row_bytes(8) + V::row_bytes(8));
+    const Index expected = whole_pages<Cache>(capacity) *
+                           (2 * (K::row_bytes(5) + V::row_bytes(3)) + K::row_bytes(8) + V::row_bytes(8));
     CHECK(cache.bytes() == expected);
     CHECK(Cache::required_bytes(three_layers(), capacity) == expected);
   }

@@ -58,7 +58,7 @@ struct KvRun {
 /// | C::required_bytes(shape, capacity, options) | bytes of a cache that is full | O(layers) |
 ///
 /// Invariant: no operation changes a byte of a row that a query at kv_len() or later sees. One thread at a time;
-/// reading threads may share keys() and values(). Models: ContiguousCache, GrowingCache.
+/// reading threads may share keys() and values(). Models: ContiguousCache, GrowingCache, PagedCache.
 template <class C>
 concept KvCache =
     std::movable<C> && !std::copyable<C> && Format<typename C::KeyFormat> &&
@@ -110,7 +110,7 @@ concept KvCache =
 /// delta is negative, and kv_len() falls by it. Throws Error (kBadArgument, kUnsupported) or std::bad_alloc with
 /// nothing changed; ends a step in progress. Invariant: no key is changed. The runs of the positions that moved
 /// say by rotation_shift where their keys were rotated, and attention turns the query to meet them; so
-/// shift(f, a), shift(f + a, b) is shift(f, a + b). Models: ContiguousCache, GrowingCache.
+/// shift(f, a), shift(f + a, b) is shift(f, a + b). Models: ContiguousCache, GrowingCache, PagedCache.
 template <class C>
 concept ShiftableCache = KvCache<C> && requires(C& cache, const C& view, Index first, Index delta) {
   { view.can_shift(first, delta) }
