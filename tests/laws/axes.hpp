@@ -12,6 +12,9 @@
 
 #include <kvdecode/cache/contiguous.hpp>
 #include <kvdecode/cache/growing.hpp>
+#include <kvdecode/cache/paged.hpp>
+#include <kvdecode/cache/sink.hpp>
+#include <kvdecode/cache/sliding_window.hpp>
 #include <kvdecode/core/cache_formats.hpp>
 #include <kvdecode/core/element_formats.hpp>
 #include <kvdecode/decode/strategies.hpp>
@@ -40,6 +43,9 @@ using kvdecode::HadInt4;
 using kvdecode::Int3;
 using kvdecode::Int4;
 using kvdecode::Int8;
+using kvdecode::PagedCache;
+using kvdecode::SinkCache;
+using kvdecode::SlidingWindowCache;
 using kvdecode::Turbo2;
 using kvdecode::Turbo3;
 using kvdecode::Turbo4;
@@ -144,6 +150,8 @@ using Caches = TypeList<  //
     ContiguousCache<F16, BF16>, ContiguousCache<F64, F16>,                        //
     GrowingCache<F64>, GrowingCache<F32>, GrowingCache<F16>, GrowingCache<BF16>,  //
     GrowingCache<F32, BF16>, GrowingCache<BF16, F64>,                             //
+    PagedCache<16, F32>, PagedCache<1, F16>, PagedCache<3, F32, BF16>,            //
+    SlidingWindowCache<F32>, SlidingWindowCache<F16, BF16>, SinkCache<F32>,       //
     SmallSteps<GrowingCache<F32>, 3>, SmallPages<F32, F16>,                       //
     ContiguousCache<Int8, HadInt4>, GrowingCache<Int4, Asym4>, ContiguousCache<HadInt3, Int3>,
     GrowingCache<Turbo4, Int8>, SmallPages<Turbo3, Turbo2>, GrowingCache<HadInt4, Turbo3>>;
@@ -167,11 +175,22 @@ bool takes_model(TypeList<Cs...>, Index cache, Index model) {
           ...);
 }
 
+/// Whether the cache can be made for a model; some are for some models only.
+template <class Cache>
+bool can_hold(const kvdecode::KvShape& shape) {
+  if constexpr (requires { Cache::can_hold(shape); })
+    return Cache::can_hold(shape);
+  else
+    return true;
+}
+
 /// The options of a cache that the laws compare with one another.
 template <class Cache>
 std::vector<typename Cache::Options> options_of() {
   if constexpr (requires(typename Cache::Options o) { o.initial_positions; })
     return {{}, {.initial_positions = 1}, {.initial_positions = 3}, {.initial_positions = 1000}};
+  else if constexpr (requires(typename Cache::Options o) { o.slack; })
+    return {{.slack = 1, .max_append = 2}, {.slack = 0, .max_append = 1}, {.slack = 3, .max_append = 5}, {}};
   else
     return {{}};
 }

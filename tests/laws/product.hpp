@@ -94,6 +94,10 @@ template <class Cache, class S>
 void try_row(Answered<S>& answered, const Row& row, bool compare_everywhere) {
   const Index n = kLengths[row[kLengthAxis]];
   const auto& transformer = answered.transformer(row);
+  if (!can_hold<Cache>(transformer.kv_shape())) {
+    CHECK_THROWS_AS(Cache(transformer.kv_shape(), n), kvdecode::Error);
+    return;
+  }
   const Answers<S>& answers = answered.template answers<Cache>(row, compared_lengths(n, compare_everywhere));
   const Setting<kvdecode::Transformer<S>> setting{transformer, executors()[row[kExecutorAxis]].exec,
                                                   answered.tokens(n), answers, kChunks[row[kChunkAxis]]};
@@ -103,8 +107,10 @@ void try_row(Answered<S>& answered, const Row& row, bool compare_everywhere) {
   {
     const kvdecode_test::ScopedFpMode mode(kFpModes[row[kFpModeAxis]]);
     visit_type(Strategies{}, row[kStrategyAxis], [&]<class Strategy>(std::type_identity<Strategy>) {
-      const typename Strategy::template type<Cache> strategy{.max_seq_len = n,
-                                                             .prefill_chunk = prefill_chunk};
+      const std::vector<typename Cache::Options> options = options_of<Cache>();
+      const auto turn = static_cast<std::size_t>(row[kChunkAxis] + row[kLengthAxis]) % options.size();
+      const typename Strategy::template type<Cache> strategy{
+          .max_seq_len = n, .prefill_chunk = prefill_chunk, .cache = options[turn]};
       violations = violated_by_strategy(setting, strategy);
     });
     // The laws of a cache know no strategy: they are tried beside the first one. They run on through all

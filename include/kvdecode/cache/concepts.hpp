@@ -58,7 +58,8 @@ struct KvRun {
 /// | C::required_bytes(shape, capacity, options) | bytes of a cache that is full | O(layers) |
 ///
 /// Invariant: no operation changes a byte of a row that a query at kv_len() or later sees. One thread at a time;
-/// reading threads may share keys() and values(). Models: ContiguousCache, GrowingCache, PagedCache.
+/// reading threads may share keys() and values(). Models: ContiguousCache, GrowingCache, PagedCache,
+/// SlidingWindowCache, SinkCache.
 template <class C>
 concept KvCache =
     std::movable<C> && !std::copyable<C> && Format<typename C::KeyFormat> &&

@@ -134,8 +134,14 @@ struct Cached {
     const Index epoch = transformer.config().rotary_epoch(static_cast<Index>(history.size()));
     const bool reprefill = epoch != kv.epoch() && kv.kv_len() > 0;
     if (epoch != kv.epoch()) kv.clear(epoch);
-    // Logits of a token that is in the cache already have to be computed again with it.
-    if (kv.kv_len() == static_cast<Index>(history.size())) kv.truncate(kv.kv_len() - 1);
+    // Logits of a token that is in the cache already have to be computed again with it; where a ring cannot go back
+    // even so far, with all of them.
+    if (const Index last = static_cast<Index>(history.size()) - 1; kv.kv_len() > last) {
+      if (kv.can_truncate(last))
+        kv.truncate(last);
+      else
+        kv.clear(epoch);
+    }
     Advance<S> result =
         detail::run_missing(transformer, workspace, exec, kv, history, prefill_chunk, progress);
     result.reprefilled = reprefill;
