@@ -52,10 +52,11 @@ class RingRows {
       : capacity_(capacity),
         room_(room),
         layers_(shape.layers.size()),
-        rings_(Layout(shape, [&](Index layer) {
-          const AttentionSpan span = span_of(shape, layer);
-          return is_bounded(span) ? slots_of(span, capacity, room) : 0;
-        })),
+        rings_(Layout(shape,
+                      [&](Index layer) {
+                        const AttentionSpan span = span_of(shape, layer);
+                        return is_bounded(span) ? slots_of(span, capacity, room) : 0;
+                      })),
         full_(Layout(shape, 0)) {
     for (Index layer = 0; layer < shape.n_layers(); ++layer) {
       if (!shape.owns_store(layer)) continue;
@@ -195,13 +196,15 @@ class RingRows {
       if (begin < end) result.add({begin, end - begin, row_at(slot_of(store, begin)), row_bytes, 0});
     };
     const Layer& it = layers_[static_cast<std::size_t>(store)];
-    const Index n_sink = it.span.n_sink, first = std::max(it.mark, n_sink);
     if (!is_bounded(it.span)) {
       add(0, length);
       return result;
     }
-    const Index over = first + it.ring - (first - n_sink) % it.ring;  // where the ring begins again
+    const Index n_sink = it.span.n_sink;
     add(0, std::min(length, n_sink));
+    if (length <= n_sink) return result;
+    const Index first = std::max(it.mark, n_sink);
+    const Index over = first + it.ring - (first - n_sink) % it.ring;  // where the ring begins again
     add(first, std::min(length, over));
     add(over, length);
     return result;
