@@ -202,6 +202,7 @@ enum class Moment {
   kCommitOne,   ///< when a row is committed by itself
   kRoom,        ///< when a row is committed with room for another
   kMove,        ///< in a cache that was moved
+  kShift,       ///< in what is left
 };
 
 /// A Base in which the first number of the oldest key of every layer and head changes at a moment.
@@ -226,6 +227,10 @@ class Spoiled : public Base {
   void truncate(Index new_len) {
     Base::truncate(new_len);
     spoil(Moment::kTruncate);
+  }
+  void shift(Index first, Index delta) {
+    Base::shift(first, delta);
+    spoil(Moment::kShift);
   }
   Spoiled fork() const {
     Spoiled copy(Base::fork());

@@ -349,6 +349,45 @@ std::string company(const Setting<T>& setting, const typename Cache::Options& op
   return violation;
 }
 
+/// A context shift leaves the same in every cache, whatever it did before and in however many parts. What it leaves is
+/// held against the formula in shift_test.cpp.
+template <class Cache, class T>
+std::string shift(const Setting<T>& setting, const typename Cache::Options& options) {
+  using S = typename T::scalar;
+  using Plain = kvdecode::ContiguousCache<typename Cache::KeyFormat, typename Cache::ValueFormat>;
+  const Index n = setting.n_tokens(), before = std::max((2 * n + 2) / 3, setting.n_before_cuts());
+  const kvdecode::KvShape& shape = setting.transformer.kv_shape();
+  for (const Index first : {before / 2, before}) {
+    const Index delta = -(first + 1) / 2;
+    if (delta == 0 || before == n) continue;
+    Plain plain(shape, n);
+    detail::Runner run(setting, plain);
+    run.append(setting.slice(0, before));
+    plain.shift(first, delta);
+    Answers<S> answers;
+    answers.add(n, run.append(setting.slice(before, n)));
+    Comparison compare(answers);
+
+    Cache cache(shape, n, options);
+    detail::Runner run_shifted(setting, cache);
+    for (Index begin = 0, end = 0; begin < before; begin = end) {
+      end = std::min(before, std::max(begin, setting.n_before_cuts()) + setting.chunk);
+      run_shifted.append(setting.slice(begin, end));
+    }
+    if (!cache.can_shift(first, delta)) return {};  // a ring
+    const Index part = delta < -1 ? -1 : 0;
+    if (part < 0) cache.shift(first, part);
+    cache.shift(first + part, delta - part);
+    for (Index begin = before, end = 0; begin < n; begin = end) {
+      end = std::min(n, begin + setting.chunk);
+      compare(end, run_shifted.append(setting.slice(begin, end)), "after a shift");
+    }
+    if (cache.kv_len() != n + delta) compare.fail("after a shift: another length");
+    if (compare.failed()) return compare.text();
+  }
+  return {};
+}
+
 // ---- All of them -------------------------------------------------------------------------------------------
 
 struct Violation {
@@ -395,6 +434,8 @@ std::vector<Violation> violated_by_cache(const Setting<T>& setting,
   detail::try_law(violations, "all rows", [&] { return all_rows<Cache>(setting, first); });
   detail::try_law(violations, "abandoned step", [&] { return abandoned_step<Cache>(setting, first); });
   detail::try_law(violations, "company", [&] { return company<Cache>(setting, first); });
+  if constexpr (kvdecode::ShiftableCache<Cache>)
+    detail::try_law(violations, "shift", [&] { return shift<Cache>(setting, first); });
   return violations;
 }
 

@@ -91,6 +91,29 @@ class Decoder {
     history_.resize(static_cast<std::size_t>(new_len));
     forget_from(new_len);
   }
+  /// Whether shift(first, delta) can be done.
+  bool can_shift(Index first, Index delta) const noexcept
+      requires(Strategy::kKeepsCache&& ShiftableCache<cache_type>) {
+    return transformer_.config().position != PositionKind::kLearned && cache_.kv_len() == kv_len() &&
+           cache_.can_shift(first, delta);
+  }
+  /// Context shift: forgets tokens [first + delta, first); those behind them move down by -delta and keep the keys and
+  /// values that they were given when the others were still there. So it is no other way to decode the tokens that are
+  /// left: Recompute does not have it, and where the cache is filled again (another rotary epoch) they are fresh.
+  /// @throws Error kUnsupported (learned positions, a rotary epoch, a cache that forgets by itself), kBadArgument
+  /// unless delta < 0 <= first + delta and first <= kv_len(), std::bad_alloc: nothing changed
+  void shift(Index first, Index delta) requires(Strategy::kKeepsCache&& ShiftableCache<cache_type>) {
+    if (transformer_.config().position == PositionKind::kLearned) [[unlikely]]
+      detail::raise(
+          ErrorCode::kUnsupported,
+          "decoder: cannot shift tokens of a model with learned positions, which are in their keys and "
+          "values for good");
+    if (cache_.kv_len() != kv_len()) [[unlikely]]
+      detail::raise(ErrorCode::kBadArgument, "decoder: cannot shift ", kv_len(),
+                    " tokens, of which the cache holds ", cache_.kv_len());
+    cache_.shift(first, delta);
+    history_.erase(history_.begin() + first + delta, history_.begin() + first);
+  }
   void clear() noexcept {
     history_.clear();
     cache_.clear();
