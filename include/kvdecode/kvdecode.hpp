@@ -3,11 +3,13 @@
 // decoding.
 #pragma once
 
+#include <kvdecode/cache/batch.hpp>
 #include <kvdecode/cache/concepts.hpp>
 #include <kvdecode/cache/contiguous.hpp>
 #include <kvdecode/cache/growing.hpp>
 #include <kvdecode/cache/page_pool.hpp>
 #include <kvdecode/cache/paged.hpp>
+#include <kvdecode/cache/picture.hpp>
 #include <kvdecode/cache/sink.hpp>
 #include <kvdecode/cache/sliding_window.hpp>
 #include <kvdecode/core/build_info.hpp>

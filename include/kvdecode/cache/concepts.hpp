@@ -23,6 +23,14 @@ struct KvRun {
   Index rotation_shift = 0;  // its keys were rotated at position - rotation_shift
 };
 
+/// Where a cache keeps the rows of a position.
+struct RowPlace {
+  Index page = -1;  // its number in the pool; -1: no pages
+  Index slot = -1;  // row of the page, or of the layer's store; -1: not said
+
+  friend bool operator==(const RowPlace&, const RowPlace&) = default;
+};
+
 /// A key-value cache.
 ///
 /// A step writes n new positions in all layers or in none:

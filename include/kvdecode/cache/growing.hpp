@@ -121,6 +121,7 @@ class GrowingCache {
   Index capacity() const noexcept { return capacity_; }
   Index max_append() const noexcept { return capacity_; }
   Index first_position(Index) const noexcept { return 0; }
+  RowPlace place(Index, Index position) const noexcept { return {.slot = position}; }
   Index epoch() const noexcept { return ledger_.epoch(); }
   Index bytes() const noexcept { return rows_.bytes(); }
   /// Bytes of a cache that has grown to its capacity.

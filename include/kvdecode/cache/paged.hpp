@@ -183,6 +183,11 @@ class PagedCache {
   Index capacity() const noexcept { return capacity_; }
   Index max_append() const noexcept { return capacity_; }
   Index first_position(Index) const noexcept { return 0; }
+  /// Of a position that is stored.
+  RowPlace place(Index, Index position) const noexcept {
+    const PageTable::Entry& entry = table_.at(table_.count_before(position + 1) - 1);
+    return {entry.page->number(), entry.slot + position - entry.position};
+  }
   Index epoch() const noexcept { return ledger_.epoch(); }
   /// Of the pages that it refers to; others may refer to them too.
   Index bytes() const noexcept { return table_.n_pages() * layout_.bytes(); }

@@ -38,9 +38,9 @@ class SinkCache : public SlidingWindowCache<KFormat, VFormat> {
   explicit SinkCache(Base&& base) noexcept : Base(std::move(base)) {}
 
   static Index first_full(const KvShape& shape) noexcept {
-    using Rows = RingRows<KFormat, VFormat>;
+    using Ring = RingRows<KFormat, VFormat>;
     Index layer = 0;
-    while (layer < shape.n_layers() && Rows::is_bounded(Rows::span_of(shape, shape[layer].store))) ++layer;
+    while (layer < shape.n_layers() && Ring::is_bounded(Ring::span_of(shape, shape[layer].store))) ++layer;
     return layer;
   }
   static void require_bounded(const KvShape& shape) {

@@ -104,6 +104,10 @@ class SlidingWindowCache {
   Index capacity() const noexcept { return rows_.capacity(); }
   Index max_append() const noexcept { return rows_.max_append(); }
   Index first_position(Index layer) const noexcept { return rows_.first_position(shape_[layer].store); }
+  /// Of a position that is stored.
+  RowPlace place(Index layer, Index position) const noexcept {
+    return {.slot = rows_.slot_of(shape_[layer].store, position)};
+  }
   Index epoch() const noexcept { return ledger_.epoch(); }
   Index bytes() const noexcept { return rows_.bytes(); }
   /// Bytes of a cache whose full layers have grown to its capacity.
