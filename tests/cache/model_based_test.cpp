@@ -1,0 +1,411 @@
+// SPDX-License-Identifier: MIT
+// Thousands of random sequences of operations on batches of every cache, beside a model that is a plain map from layer
+// and position to what was written there. Where they differ, the sequence is shortened as far as it still fails.
+#include <support/random.hpp>
+
+#include <kvdecode/cache/batch.hpp>
+#include <kvdecode/cache/contiguous.hpp>
+#include <kvdecode/cache/growing.hpp>
+#include <kvdecode/cache/paged.hpp>
+#include <kvdecode/cache/sink.hpp>
+#include <kvdecode/cache/sliding_window.hpp>
+#include <kvdecode/core/error.hpp>
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <sstream>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace {
+
+using namespace kvdecode;
+using kvdecode_test::SplitMix64;
+
+constexpr Index kCapacity = 40;
+constexpr std::size_t kMaxSequences = 4;
+
+/// What a position of a layer holds.
+struct Written {
+  float number = 0.0f;
+  Index rotation_shift = 0;
+};
+
+/// A sequence as anybody would write it down.
+struct Model {
+  std::map<Index, std::map<Index, Written>> rows;  // [layer][position]
+  Index kv_len = 0;
+  Index epoch = 0;
+};
+
+enum class Kind { kAppend, kAbandon, kTruncate, kFork, kReorder, kRepeat, kShift, kClear, kMove };
+
+/// One operation; what its numbers mean depends on how many sequences and positions there are when its turn comes, so
+/// that any part of a list of operations is one too.
+struct Operation {
+  Kind kind;
+  Index who;
+  Index a;
+  Index b;
+};
+std::string to_string(const std::vector<Operation>& operations) {
+  const char* const names[] = {"append", "abandon", "truncate", "fork", "reorder",
+                               "repeat", "shift",   "clear",    "move"};
+  std::ostringstream text;
+  for (const Operation& o : operations)
+    text << names[static_cast<int>(o.kind)] << "(" << o.who << ", " << o.a << ", " << o.b << ") ";
+  return text.str();
+}
+
+std::vector<Operation> random_operations(SplitMix64& random, Index n) {
+  std::vector<Operation> operations;
+  for (Index i = 0; i < n; ++i) {
+    const Index kind = random.below(16);  // half of them append
+    operations.push_back({kind < 8 ? Kind::kAppend : static_cast<Kind>(kind - 7), random.below(1 << 20),
+                          random.below(1 << 20), random.below(1 << 20)});
+  }
+  return operations;
+}
+
+/// Runs operations on a batch of caches and on models of them.
+template <class Cache>
+class Run {
+ public:
+  using S = float;
+
+  Run(const KvShape& shape, const typename Cache::Options& options) : shape_(shape), options_(options) {
+    caches_.emplace_back(shape_, kCapacity, options_);
+    models_.emplace_back();
+  }
+
+  /// The first difference, or nothing.
+  std::string operator()(const std::vector<Operation>& operations) {
+    for (const Operation& operation : operations) {
+      try {
+        execute(operation);
+      } catch (const std::exception& error) {
+        fail(std::string("threw: ") + error.what());
+      }
+      for (std::size_t i = 0; i < caches_.size(); ++i) compare(i);
+      if (!difference_.empty()) break;
+    }
+    return difference_;
+  }
+
+ private:
+  void fail(const std::string& text) {
+    if (difference_.empty()) difference_ = text;
+  }
+  /// Whether something throws an Error, as it should.
+  template <class F>
+  void must_refuse(const char* what, const F& f) {
+    try {
+      f();
+      fail(std::string(what) + " was not refused");
+    } catch (const Error&) {
+    }
+  }
+
+  /// Appends some of the rows that are still to come for every layer, n in all, in pieces.
+  void append(Cache& cache, Model* model, Index n, Index salt) {
+    for (Index layer = 0; layer < shape_.n_layers(); ++layer) {
+      if (!shape_.owns_store(layer)) continue;
+      const LayerKvShape& dims = shape_[layer];
+      for (Index done = 0; done < n;) {
+        const Index piece = std::min(n - done, 1 + (salt + layer) % 3), first = cache.kv_len() + done;
+        std::vector<float> k, v;
+        for (Index i = 0; i < piece; ++i) {
+          const float number = next_++;
+          for (Index head = 0; head < dims.n_kv_heads; ++head) {
+            k.insert(k.end(), static_cast<std::size_t>(dims.k_dim),
+                     number + 0.25f * static_cast<float>(head));
+            v.insert(v.end(), static_cast<std::size_t>(dims.v_dim),
+                     number + 0.25f * static_cast<float>(head) + 0.125f);
+          }
+          if (model != nullptr) model->rows[layer][first + i] = {number, 0};
+        }
+        const Index k_cols = dims.n_kv_heads * dims.k_dim, v_cols = dims.n_kv_heads * dims.v_dim;
+        cache.append(layer, RowsView<const float>{k.data(), piece, k_cols, k_cols},
+                     RowsView<const float>{v.data(), piece, v_cols, v_cols});
+        done += piece;
+      }
+    }
+  }
+
+  void execute(const Operation& o) {
+    const auto who = static_cast<std::size_t>(o.who) % caches_.size();
+    Cache& cache = caches_[who];
+    Model& model = models_[who];
+    switch (o.kind) {
+      case Kind::kAppend: {
+        const Index n = o.a % 9;
+        if (n > kCapacity - model.kv_len) {
+          must_refuse("a reserve beyond the capacity", [&] { cache.reserve(n); });
+          return;
+        }
+        cache.reserve(n);
+        for (Index left = n; left > 0;) {
+          const Index step = std::min(left, cache.max_append());
+          append(cache, &model, step, o.b);
+          model.kv_len += step;
+          cache.commit();
+          left -= step;
+        }
+        if (o.b % 2 == 0) cache.abandon();
+        return;
+      }
+      case Kind::kAbandon: {
+        const Index n = std::min({o.a % 9, kCapacity - model.kv_len, cache.max_append()});
+        cache.reserve(n);
+        append(cache, nullptr, n, o.b);
+        cache.abandon();
+        return;
+      }
+      case Kind::kTruncate: {
+        const Index new_len = o.a % (model.kv_len + 2);
+        if (!cache.can_truncate(new_len)) {
+          if (cache.first_position(0) == 0 && new_len <= model.kv_len && all_stored(cache))
+            fail("refuses to truncate though all positions are there");
+          must_refuse("a truncate", [&] { cache.truncate(new_len); });
+          return;
+        }
+        if (new_len > model.kv_len) return fail("can_truncate beyond the end");
+        cache.truncate(new_len);
+        truncate(model, new_len);
+        return;
+      }
+      case Kind::kFork: {
+        if (caches_.size() >= kMaxSequences) return;
+        caches_.push_back(cache.fork());
+        models_.push_back(Model(models_[who]));
+        return;
+      }
+      case Kind::kReorder: {
+        std::vector<Index> parents;
+        std::vector<Model> models;
+        const Index n = 1 + o.a % static_cast<Index>(kMaxSequences);
+        for (Index i = 0; i < n; ++i) {
+          parents.push_back((o.b >> (2 * i)) % static_cast<Index>(caches_.size()));
+          models.push_back(models_[static_cast<std::size_t>(parents.back())]);
+        }
+        reorder(caches_, parents);
+        models_ = std::move(models);
+        return;
+      }
+      case Kind::kRepeat: {
+        if (2 * caches_.size() > kMaxSequences) return;
+        repeat(caches_, 2);
+        std::vector<Model> models;
+        for (const Model& each : models_) models.insert(models.end(), 2, each);
+        models_ = std::move(models);
+        return;
+      }
+      case Kind::kShift: {
+        const Index first = o.a % (model.kv_len + 1), delta = -(o.b % (first + 2));
+        if (!cache.can_shift(first, delta)) {
+          must_refuse("a shift", [&] { cache.shift(first, delta); });
+          return;
+        }
+        cache.shift(first, delta);
+        for (auto& [layer, rows] : model.rows) {
+          std::map<Index, Written> shifted;
+          for (const auto& [position, written] : rows) {
+            if (position < first + delta) shifted[position] = written;
+            if (position >= first)
+              shifted[position + delta] = {written.number, written.rotation_shift + delta};
+          }
+          rows = std::move(shifted);
+        }
+        model.kv_len += delta;
+        return;
+      }
+      case Kind::kClear:
+        model.epoch = o.a % 5 == 0 ? 1 : 0;
+        cache.clear(model.epoch);
+        truncate(model, 0);
+        return;
+      case Kind::kMove: {
+        Cache moved(std::move(cache));
+        Cache other(shape_, 1 + o.a % kCapacity, options_);
+        other = std::move(moved);
+        cache = std::move(other);
+        return;
+      }
+    }
+  }
+  static void truncate(Model& model, Index new_len) {
+    for (auto& [layer, rows] : model.rows) rows.erase(rows.lower_bound(new_len), rows.end());
+    model.kv_len = new_len;
+  }
+  bool all_stored(const Cache& cache) const {
+    for (Index layer = 0; layer < shape_.n_layers(); ++layer)
+      if (cache.first_position(layer) != 0) return false;
+    return true;
+  }
+
+  /// Every position that the next query sees is there, and all that is there is what was written.
+  void compare(std::size_t i) {
+    const Cache& cache = caches_[i];
+    const Model& model = models_[i];
+    std::ostringstream at;
+    at << "sequence " << i << " of " << caches_.size() << ", kv_len " << model.kv_len << ": ";
+    if (cache.kv_len() != model.kv_len) return fail(at.str() + "kv_len " + std::to_string(cache.kv_len()));
+    if (cache.epoch() != model.epoch) return fail(at.str() + "epoch " + std::to_string(cache.epoch()));
+    for (Index layer = 0; layer < shape_.n_layers(); ++layer)
+      for (Index head = 0; head < shape_[layer].n_kv_heads; ++head) {
+        std::map<Index, Written> k, v;
+        Index end = 0;
+        for (const auto& run : cache.keys(layer, head)) {
+          if (run.position < end || run.length < 1) return fail(at.str() + "runs out of order");
+          end = run.position + run.length;
+          for (Index j = 0; j < run.length; ++j)
+            k[run.position + j] = {F32::decode<float>(run.data + j * run.row_stride, shape_[layer].k_dim - 1),
+                                   run.rotation_shift};
+        }
+        for (const auto& run : cache.values(layer, head))
+          for (Index j = 0; j < run.length; ++j)
+            v[run.position + j] = {F32::decode<float>(run.data + j * run.row_stride, 0), run.rotation_shift};
+        const auto found = model.rows.find(shape_[layer].store);
+        const std::map<Index, Written> none;
+        const std::map<Index, Written>& rows = found == model.rows.end() ? none : found->second;
+        for (Index p = 0; p < model.kv_len; ++p) {
+          at.str("");
+          at << "sequence " << i << ", kv_len " << model.kv_len << ", layer " << layer << ", position " << p
+             << ": ";
+          const bool must_be_there =
+              shape_[layer].span.sees(model.kv_len, p) || p >= cache.first_position(layer);
+          if (k.contains(p) != v.contains(p)) return fail(at.str() + "keys and values of other positions");
+          if (!k.contains(p)) {
+            if (must_be_there) return fail(at.str() + "is missing");
+            continue;
+          }
+          const Written& written = rows.at(p);
+          const float number = written.number + 0.25f * static_cast<float>(head);
+          if (k[p].number != number || v[p].number != number + 0.125f)
+            return fail(at.str() + "has other numbers");
+          if (k[p].rotation_shift != written.rotation_shift)
+            return fail(at.str() + "has another rotation shift");
+        }
+        if (end > model.kv_len) return fail(at.str() + "positions beyond kv_len");
+      }
+  }
+
+  KvShape shape_;
+  typename Cache::Options options_;
+  std::vector<Cache> caches_;
+  std::vector<Model> models_;
+  float next_ = 1.0f;
+  std::string difference_;
+};
+
+/// Leaves out operations, many and then few at a time, until none can be spared.
+template <class Fails>
+std::vector<Operation> shrunk(std::vector<Operation> operations, const Fails& fails) {
+  for (std::size_t size = operations.size() / 2, before = 0; size > 0;) {
+    before = operations.size();
+    for (std::size_t begin = 0; begin + size <= operations.size();) {
+      std::vector<Operation> fewer = operations;
+      fewer.erase(fewer.begin() + static_cast<Index>(begin),
+                  fewer.begin() + static_cast<Index>(begin + size));
+      if (fails(fewer))
+        operations = std::move(fewer);
+      else
+        begin += size;
+    }
+    if (size > 1 || operations.size() == before) size /= 2;
+  }
+  return operations;
+}
+
+const KvShape kMixed{{{2, 3, 2, {}, 0},
+                      {1, 2, 2, {.window = 5}, 1},
+                      {1, 1, 3, {.window = 4, .n_sink = 3}, 2},
+                      {2, 3, 2, {}, 0},
+                      {1, 2, 1, {.chunk = 6}, 4}}};
+const KvShape kBounded{{{1, 2, 2, {.window = 5}, 0}, {1, 1, 3, {.window = 1, .n_sink = 3}, 1}}};
+
+/// Random sequences of operations for one cache; a difference is reported by the shortest list found. `after` is
+/// called when all caches of a sequence are gone.
+template <class Cache, class After>
+void check_random_sequences(const KvShape& shape, const typename Cache::Options& options, std::uint64_t seed,
+                            Index n, const After& after) {
+  const auto difference = [&](const std::vector<Operation>& operations) {
+    return Run<Cache>(shape, options)(operations);
+  };
+  SplitMix64 random(seed);
+  for (Index i = 0; i < n; ++i) {
+    const std::vector<Operation> operations = random_operations(random, 40);
+    const std::string found = difference(operations);
+    after();
+    CHECK(found.empty());
+    if (found.empty()) continue;
+    const std::vector<Operation> few =
+        shrunk(operations, [&](const std::vector<Operation>& fewer) { return !difference(fewer).empty(); });
+    FAIL("sequence " << i << ", in " << few.size() << " operations: " << to_string(few) << "\n"
+                     << difference(few));
+  }
+}
+template <class Cache>
+void check_random_sequences(const KvShape& shape, const typename Cache::Options& options, std::uint64_t seed,
+                            Index n) {
+  check_random_sequences<Cache>(shape, options, seed, n, [] {});
+}
+
+TEST_CASE("random operations: contiguous and growing caches do as their models") {
+  check_random_sequences<ContiguousCache<>>(kMixed, {}, 1, 200);
+  check_random_sequences<GrowingCache<>>(kMixed, {.initial_positions = 1}, 2, 200);
+}
+
+TEST_CASE_TEMPLATE("random operations: paged caches do as their models, and all pages come back", Cache,
+                   PagedCache<1>, PagedCache<3>, PagedCache<16>) {
+  check_random_sequences<Cache>(kMixed, {}, 3, 150);
+  PagePool pool(Cache::page_bytes(kMixed));
+  check_random_sequences<Cache>(kMixed, {.pool = &pool}, 4, 150, [&] { CHECK(pool.pages_in_use() == 0); });
+}
+
+TEST_CASE("random operations: rings do as their models, as far as a query sees") {
+  for (const Index slack : {0, 2})
+    for (const Index max_append : {1, 4, 100}) {
+      CAPTURE(slack);
+      CAPTURE(max_append);
+      check_random_sequences<SlidingWindowCache<>>(kMixed, {.slack = slack, .max_append = max_append}, 5,
+                                                   150);
+      check_random_sequences<SinkCache<>>(kBounded, {.slack = slack, .max_append = max_append}, 6, 75);
+    }
+}
+
+/// Forgets all when a shift leaves seven positions.
+class Faulty : public ContiguousCache<> {
+ public:
+  using ContiguousCache::ContiguousCache;
+  Faulty fork() const { return Faulty(ContiguousCache::fork()); }
+  void shift(Index first, Index delta) {
+    ContiguousCache::shift(first, delta);
+    if (kv_len() == 7) clear();
+  }
+
+ private:
+  explicit Faulty(ContiguousCache&& base) : ContiguousCache(std::move(base)) {}
+};
+
+TEST_CASE("random operations: a rare fault is found, and by a short list of operations") {
+  SplitMix64 random(7);
+  const auto fails = [](const std::vector<Operation>& operations) {
+    return !Run<Faulty>(kMixed, {})(operations).empty();
+  };
+  for (Index i = 0; i < 2000; ++i) {
+    const std::vector<Operation> operations = random_operations(random, 40);
+    if (!fails(operations)) continue;
+    const std::vector<Operation> few = shrunk(operations, fails);
+    CHECK(fails(few));
+    CHECK_MESSAGE(few.size() <= 4, to_string(few));  // some tokens, one shift
+    return;
+  }
+  FAIL("2000 sequences did not find it");
+}
+
+}  // namespace
