@@ -7,6 +7,7 @@
 
 #include <doctest/doctest.h>
 
+#include <atomic>
 #include <cstring>
 #include <new>
 #include <set>
@@ -138,11 +139,13 @@ TEST_CASE("page pool: an allocation that fails, in any place, changes nothing") 
 TEST_CASE("page pool: threads take, share and give back pages of one pool") {
   PagePool pool(sizeof(Index));
   Page& common = *pool.acquire(1);
-  constexpr Index kThreads = 4, kRounds = 300;
+  constexpr Index kThreads = 4, kRounds = 20000;
+  std::atomic<Index> n_ready{0};  // all begin together
   std::vector<int> wrong(kThreads, 0);
   std::vector<std::thread> threads;
   for (Index t = 0; t < kThreads; ++t)
     threads.emplace_back([&, t] {
+      for (++n_ready; n_ready < kThreads;) std::this_thread::yield();
       for (Index round = 0; round < kRounds; ++round) {
         pool.share(common);
         std::vector<Page*> pages = acquire(pool, 1 + round % 5);

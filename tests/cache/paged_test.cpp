@@ -103,8 +103,13 @@ TEST_CASE("paged cache: reserved pages go back when the step is abandoned, repla
   cache.abandon();
   CHECK(cache.pool().pages_in_use() == 2);
   cache.reserve(20);
+  const PagedCache<3> fork = cache.fork();  // has no part in the reservation
+  CHECK(fork.bytes() == 2 * cache.pool().page_bytes());
+  cache.abandon();
+  CHECK(cache.pool().pages_in_use() == 2);
+  cache.reserve(20);
   cache.clear();
-  CHECK(cache.pool().pages_in_use() == 0);
+  CHECK(cache.pool().pages_in_use() == 2);
 }
 
 TEST_CASE(
@@ -256,6 +261,10 @@ TEST_CASE("paged cache: shift gives back whole pages and copies nothing") {
   CHECK(numbers(fork)[18] == 18.0f);
   cache.clear();
   CHECK(pool.pages_in_use() == 5);
+  step(cache, 20);
+  CHECK(pool.pages_in_use() == 10);
+  cache.shift(13, -9);  // pages 1 and 2 go, 3 stays in part
+  CHECK(pool.pages_in_use() == 8);
 }
 
 TEST_CASE("paged cache: after reserve_capacity no step allocates") {

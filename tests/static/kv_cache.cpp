@@ -3,6 +3,9 @@
 #include <kvdecode/cache/concepts.hpp>
 #include <kvdecode/cache/contiguous.hpp>
 #include <kvdecode/cache/growing.hpp>
+#include <kvdecode/cache/paged.hpp>
+#include <kvdecode/cache/sink.hpp>
+#include <kvdecode/cache/sliding_window.hpp>
 #include <kvdecode/core/counting.hpp>
 
 #include <span>
@@ -186,6 +189,48 @@ static_assert(!KvCacheFor<ContiguousCache<Raw<Counting<float>>>, float>);
 static_assert(!KvCacheFor<GrowingCache<Raw<float>>, double>);
 static_assert(!KvCacheFor<GrowingCache<F32, Raw<float>>, double>);
 static_assert(!KvCache<int> && !KvCache<KvShape>);
+using kvdecode::PagedCache;
+using kvdecode::SinkCache;
+using kvdecode::SlidingWindowCache;
+static_assert(KvCacheFor<PagedCache<>, float> && KvCacheFor<SlidingWindowCache<>, double>);
+static_assert(KvCacheFor<SinkCache<Raw<Counting<float>>>, Counting<float>>);
+static_assert(!KvCacheFor<PagedCache<16, Raw<float>>, double>);
+static_assert(std::is_nothrow_move_constructible_v<PagedCache<>> &&
+              std::is_nothrow_move_assignable_v<PagedCache<>>);
+static_assert(std::is_nothrow_move_constructible_v<SinkCache<>> &&
+              std::is_nothrow_move_assignable_v<SinkCache<>>);
+static_assert(!std::is_copy_constructible_v<PagedCache<>> &&
+              !std::is_copy_constructible_v<SlidingWindowCache<>>);
+
+// A cache that shifts has both members, one of which asks and does not throw.
+using kvdecode::ShiftableCache;
+struct Shiftable : MinimalCache<kNothing> {
+  using MinimalCache::MinimalCache;
+  bool can_shift(Index, Index) const noexcept;
+  void shift(Index, Index);
+  Shiftable fork() const;
+};
+struct OnlyShift : MinimalCache<kNothing> {
+  using MinimalCache::MinimalCache;
+  void shift(Index, Index);
+  OnlyShift fork() const;
+};
+struct OnlyAsks : MinimalCache<kNothing> {
+  using MinimalCache::MinimalCache;
+  bool can_shift(Index, Index) const noexcept;
+  OnlyAsks fork() const;
+};
+struct ThrowsWhenAsked : Shiftable {
+  using Shiftable::Shiftable;
+  bool can_shift(Index, Index) const;
+  ThrowsWhenAsked fork() const;
+};
+static_assert(ShiftableCache<Shiftable>);
+static_assert(!ShiftableCache<MinimalCache<kNothing>> && !ShiftableCache<OnlyShift> &&
+              !ShiftableCache<OnlyAsks>);
+static_assert(!ShiftableCache<ThrowsWhenAsked>);
+static_assert(ShiftableCache<ContiguousCache<>> && ShiftableCache<GrowingCache<>> &&
+              ShiftableCache<PagedCache<>>);
 
 static_assert(!std::is_copy_constructible_v<ContiguousCache<>> &&
               !std::is_copy_assignable_v<ContiguousCache<>>);

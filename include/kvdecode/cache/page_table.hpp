@@ -29,7 +29,7 @@ class PageTable {
       : pool_(&pool), owner_(std::move(owner)), page_size_(page_size) {}
   PageTable(PageTable&& other) noexcept
       : pool_(other.pool_),
-        owner_(other.owner_),
+        owner_(std::move(other.owner_)),
         page_size_(other.page_size_),
         entries_(std::exchange(other.entries_, {})) {}
   PageTable& operator=(PageTable&& other) noexcept {
