@@ -2,6 +2,12 @@
 // <kvdecode/cache/concepts.hpp> - what a KV cache is: rows of keys and values by layer, KV head and position,
 // in storage formats of its own choice. A cache stores and forgets; it computes nothing but its formats'
 // encoding.
+//
+//   ContiguousCache      all memory at once, one stream a head: the longest sequence is known
+//   GrowingCache         doubles as the sequence grows: the length is not known
+//   PagedCache           pages of a pool, shared by forks until they write: beams, many answers to one prompt
+//   SlidingWindowCache   a ring for each layer that sees a part of the sequence: models with windows or chunks
+//   SinkCache            the first positions and the last ones, constant size: sequences without end
 #pragma once
 
 #include <kvdecode/core/element_formats.hpp>
