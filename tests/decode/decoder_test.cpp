@@ -345,4 +345,32 @@ TEST_CASE("AnyDecoder: takes over any decoder") {
         ContiguousCache<F64, F16>::required_bytes(small_transformer<double>().kv_shape(), 9));
 }
 
+TEST_CASE("decoder: sequences of one pool share the pages of their prompt") {
+  using Cache = PagedCache<4>;
+  const auto transformer = small_transformer();
+  const auto prompt = random_tokens(14, 37, 21), rest = random_tokens(9, 37, 22);
+  PagePool pool(Cache::page_bytes(transformer.kv_shape()));
+  {
+    Decoder first(transformer, Cached<Cache>{.max_seq_len = 40, .cache = {.pool = &pool}});
+    first.append(prompt);
+    CHECK(pool.pages_in_use() == 4);
+    Decoder second = first.fork();
+    CHECK(pool.pages_in_use() == 4);
+    Decoder alone(transformer, Cached<>{.max_seq_len = 40});
+    alone.append(prompt);
+    check_same_bits(copied(second.append(rest)), copied(alone.append(rest)));
+    CHECK(pool.pages_in_use() == 4 + 3);  // its own: the last one of the prompt, and two more
+    alone.truncate(14);
+    check_same_bits(copied(first.logits()), copied(alone.logits()));
+    first.clear();
+    CHECK(pool.pages_in_use() == 6);
+  }
+  CHECK(pool.pages_in_use() == 0);
+  PagePool small(Cache::page_bytes(transformer.kv_shape()), {.max_pages = 3});
+  Decoder decoder(transformer, Cached<Cache>{.max_seq_len = 40, .cache = {.pool = &small}});
+  CHECK_THROWS_WITH_AS(decoder.append(prompt), "page pool full: max_pages 3, in use 0, n_new 4", Error);
+  CHECK(decoder.kv_len() == 0);
+  CHECK_NOTHROW(decoder.append(rest));
+}
+
 }  // namespace
