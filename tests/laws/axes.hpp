@@ -156,32 +156,29 @@ using Caches = TypeList<  //
     ContiguousCache<Int8, HadInt4>, GrowingCache<Int4, Asym4>, ContiguousCache<HadInt3, Int3>,
     GrowingCache<Turbo4, Int8>, SmallPages<Turbo3, Turbo2>, GrowingCache<HadInt4, Turbo3>>;
 
-inline Index head_dim_of(Index model) {
-  static const std::vector<Index> dims = [] {
-    std::vector<Index> all;
-    for (Index i = 0; i < kNModels; ++i) all.push_back(model_config(i).head_dim);
-    return all;
-  }();
-  return dims[static_cast<std::size_t>(model)];
-}
-
-/// Whether a cache of the list takes the rows of a model of the list: those of some formats have to be powers of two.
-template <class... Cs>
-bool takes_model(TypeList<Cs...>, Index cache, Index model) {
-  const Index dim = head_dim_of(model);
-  Index i = 0;
-  return ((i++ == cache && kvdecode::takes_rows_of<typename Cs::KeyFormat>(dim) &&
-           kvdecode::takes_rows_of<typename Cs::ValueFormat>(dim)) ||
-          ...);
-}
-
-/// Whether the cache can be made for a model; some are for some models only.
+/// Whether the cache can be made for a model: some are for windows only, some formats for rows of some lengths.
 template <class Cache>
 bool can_hold(const kvdecode::KvShape& shape) {
+  for (const kvdecode::LayerKvShape& layer : shape.layers)
+    if (!kvdecode::takes_rows_of<typename Cache::KeyFormat>(layer.k_dim) ||
+        !kvdecode::takes_rows_of<typename Cache::ValueFormat>(layer.v_dim))
+      return false;
   if constexpr (requires { Cache::can_hold(shape); })
     return Cache::can_hold(shape);
   else
     return true;
+}
+
+/// The same for a cache of the list and a model of the list.
+template <class... Cs>
+bool can_hold(TypeList<Cs...>, Index cache, Index model) {
+  static const std::vector<kvdecode::KvShape> shapes = [] {
+    std::vector<kvdecode::KvShape> all;
+    for (Index i = 0; i < kNModels; ++i) all.push_back(model_config(i).kv_shape());
+    return all;
+  }();
+  Index i = 0;
+  return ((i++ == cache && can_hold<Cs>(shapes[static_cast<std::size_t>(model)])) || ...);
 }
 
 /// The options of a cache that the laws compare with one another.
@@ -250,7 +247,7 @@ using Row = std::array<Index, kNAxes>;
 /// Whether two values of different axes can be in one row.
 inline bool can_meet(std::size_t a, Index value_a, std::size_t b, Index value_b) {
   if (a == kCacheAxis && b == kModelAxis) return can_meet(b, value_b, a, value_a);
-  return !(a == kModelAxis && b == kCacheAxis) || takes_model(Caches{}, value_b, value_a);
+  return !(a == kModelAxis && b == kCacheAxis) || can_hold(Caches{}, value_b, value_a);
 }
 
 inline constexpr std::string_view kScalarNames[] = {"float", "double"};

@@ -94,10 +94,6 @@ template <class Cache, class S>
 void try_row(Answered<S>& answered, const Row& row, bool compare_everywhere) {
   const Index n = kLengths[row[kLengthAxis]];
   const auto& transformer = answered.transformer(row);
-  if (!can_hold<Cache>(transformer.kv_shape())) {
-    CHECK_THROWS_AS(Cache(transformer.kv_shape(), n), kvdecode::Error);
-    return;
-  }
   const Answers<S>& answers = answered.template answers<Cache>(row, compared_lengths(n, compare_everywhere));
   const Setting<kvdecode::Transformer<S>> setting{transformer, executors()[row[kExecutorAxis]].exec,
                                                   answered.tokens(n), answers, kChunks[row[kChunkAxis]]};

@@ -5,6 +5,7 @@
 #include <doctest/doctest.h>
 
 #include <set>
+#include <type_traits>
 #include <vector>
 
 namespace {
@@ -35,10 +36,10 @@ TEST_CASE("rows: every two values of different axes meet, with all models and sh
 TEST_CASE("rows: every two values of different axes meet, with wide models and long sequences") {
   const std::vector<Row> rows = rows_in_pairs(long_ranges());
   CHECK(n_pairs_missing(rows, long_ranges()) == 0);
-  CHECK(rows.size() < 300);
+  CHECK(rows.size() < 400);
 }
 
-TEST_CASE("rows: only models whose heads a format cannot take and caches of such formats never meet") {
+TEST_CASE("rows: only a model and a cache that cannot hold its rows never meet") {
   const auto number_of = [](std::string_view words) {
     for (Index model = 0; model < kNSmallModels; ++model)
       if (model_words(model).starts_with(words)) return model;
@@ -50,12 +51,16 @@ TEST_CASE("rows: only models whose heads a format cannot take and caches of such
   CHECK(!can_meet(kCacheAxis, cache, kModelAxis, five));
   CHECK(can_meet(kModelAxis, five, kCacheAxis, 0));
   CHECK(can_meet(kModelAxis, five, kLengthAxis, cache));
+  const auto is_sink_cache = []<class... Cs>(TypeList<Cs...>, Index c) {
+    Index i = 0;
+    return ((i++ == c && std::is_same_v<Cs, SinkCache<F32>>) || ...);
+  };
   Index n_apart = 0;
   for (Index model = 0; model < kNModels; ++model) {
     const Index dim = model_config(model).head_dim;
     for (Index c = 0; c < static_cast<Index>(Caches::size); ++c) {
       const bool meets = can_meet(kModelAxis, model, kCacheAxis, c);
-      CHECK((meets || dim == 5 || dim == 12));
+      CHECK((meets || dim == 5 || dim == 12 || is_sink_cache(Caches{}, c)));
       n_apart += meets ? 0 : 1;
     }
   }

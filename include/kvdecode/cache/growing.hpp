@@ -35,7 +35,7 @@ class GrowingCache {
       detail::raise(ErrorCode::kBadArgument,
                     "KV cache: capacity and initial_positions must be at least 1, got ", capacity, " and ",
                     options.initial_positions);
-    HeadMajorRows<KFormat, VFormat>::require_rows(shape_);
+    HeadMajorLayout<KFormat, VFormat>::require_rows(shape_);
   }
 
   GrowingCache(GrowingCache&&) noexcept = default;
