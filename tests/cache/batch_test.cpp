@@ -59,6 +59,9 @@ TEST_CASE_TEMPLATE("batch: reorder makes each sequence what its parent was", C, 
                    GrowingCache<>, PagedCache<2>, SinkCache<>) {
   std::vector<C> caches = sequences<C>(4);
   caches[2].reserve(2);  // a step in progress ends
+  const float uncommitted = 99.0f;
+  caches[2].append(0, RowsView<const float>{&uncommitted, 1, 1, 1},
+                   RowsView<const float>{&uncommitted, 1, 1, 1});
   reorder(caches, std::vector<Index>{2, 0, 2, 1, 2});
   CHECK(all_held(caches) == Numbers{{2, 2, 2}, {0}, {2, 2, 2}, {1, 1}, {2, 2, 2}});
   for (std::size_t i = 0; i < caches.size(); ++i) push(caches[i], static_cast<float>(10 + i));

@@ -60,13 +60,13 @@ std::map<Index, std::vector<float>> rows_of(const SafetensorsFile& file, const s
 
 /// The logits after every token, by a cache that is given `chunk` tokens at a time. Where angles depend on the length
 /// of the sequence, the tokens before a chunk are run again when they change.
-template <class S>
+template <class S, class Cache = kvdecode::GrowingCache<kvdecode::Native<S>>>
 std::vector<std::vector<S>> cached_rows(const FileTransformer<S>& transformer,
-                                        std::span<const TokenId> tokens, Index chunk, ExecutorRef exec) {
-  using Cache = kvdecode::GrowingCache<kvdecode::Native<S>>;
+                                        std::span<const TokenId> tokens, Index chunk, ExecutorRef exec,
+                                        const typename Cache::Options& options = {}) {
   const kvdecode::ModelConfig& config = transformer.config();
   const auto n_tokens = static_cast<Index>(tokens.size());
-  Cache cache(transformer.kv_shape(), n_tokens);
+  Cache cache(transformer.kv_shape(), n_tokens, options);
   kvdecode::Workspace<S> workspace;
   std::vector<std::vector<S>> rows;
   const auto run = [&](Index end, Rows logits) {
@@ -205,6 +205,17 @@ void check_stream(const kvdecode::ModelConfig& config, const kvdecode::Weights& 
   }
   const auto again = cached_rows(transformer, std::span<const TokenId>(tokens), 97, {});
   for (std::size_t i = 0; i < rows.size(); ++i) check_same_bits(again.at(i), rows[i]);
+  // The same bytes from a cache that keeps no more than sinks and windows.
+  using Ring = kvdecode::SinkCache<kvdecode::Native<S>>;
+  for (const Index chunk : {Index{900}, Index{97}, Index{1}}) {
+    const typename Ring::Options options{.slack = 0, .max_append = chunk == 97 ? Index{10} : Index{64}};
+    CHECK(Ring::required_bytes(transformer.kv_shape(), 900, options) ==
+          Ring::required_bytes(transformer.kv_shape(), Index{1} << 40, options));
+    const auto streamed =
+        cached_rows<S, Ring>(transformer, std::span<const TokenId>(tokens), chunk, {}, options);
+    REQUIRE(streamed.size() == rows.size());
+    for (std::size_t i = 0; i < rows.size(); ++i) check_same_bits(streamed[i], rows[i]);
+  }
 }
 
 TEST_CASE_TEMPLATE("golden streams: sinks within the window, and at their true distance", S, float, double) {
