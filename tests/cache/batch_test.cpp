@@ -24,7 +24,8 @@ const KvShape kShape{{{1, 1, 1, {.window = 8}, 0}}};
 
 template <class C>
 void push(C& cache, float number) {
-  const RowsView<const float> row{&number, 1, 1, 1};
+  const std::vector<float> numbers{number};
+  const RowsView<const float> row{numbers.data(), 1, 1, 1};
   cache.reserve(1);
   cache.append(0, row, row);
   cache.commit();
@@ -59,9 +60,9 @@ TEST_CASE_TEMPLATE("batch: reorder makes each sequence what its parent was", C, 
                    GrowingCache<>, PagedCache<2>, SinkCache<>) {
   std::vector<C> caches = sequences<C>(4);
   caches[2].reserve(2);  // a step in progress ends
-  const float uncommitted = 99.0f;
-  caches[2].append(0, RowsView<const float>{&uncommitted, 1, 1, 1},
-                   RowsView<const float>{&uncommitted, 1, 1, 1});
+  const std::vector<float> numbers{99.0f};
+  const RowsView<const float> uncommitted{numbers.data(), 1, 1, 1};
+  caches[2].append(0, uncommitted, uncommitted);
   reorder(caches, std::vector<Index>{2, 0, 2, 1, 2});
   CHECK(all_held(caches) == Numbers{{2, 2, 2}, {0}, {2, 2, 2}, {1, 1}, {2, 2, 2}});
   for (std::size_t i = 0; i < caches.size(); ++i) push(caches[i], static_cast<float>(10 + i));
