@@ -9,6 +9,7 @@
 // Both give the same bits. Cache = Auto is a GrowingCache that rounds nothing; any KvCache can be named instead.
 #pragma once
 
+#include <kvdecode/cache/contiguous.hpp>
 #include <kvdecode/cache/growing.hpp>
 #include <kvdecode/core/progress.hpp>
 #include <kvdecode/decode/concepts.hpp>
