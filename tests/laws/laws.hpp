@@ -13,6 +13,8 @@
 
 #include <laws/answers.hpp>
 
+#include <kvdecode/core/simd/fp_env.hpp>
+
 #include <algorithm>
 #include <array>
 #include <exception>
@@ -269,8 +271,10 @@ std::string abandoned_step(const Setting<T>& setting, const typename Cache::Opti
       if (shape.store != layer) continue;
       const Index k_cols = shape.n_kv_heads * shape.k_dim, v_cols = shape.n_kv_heads * shape.v_dim;
       const std::vector<S> numbers(static_cast<std::size_t>(n_rows * std::max(k_cols, v_cols)), S(3.0f));
-      cache.append(layer, kvdecode::RowsView<const S>{numbers.data(), n_rows, k_cols, k_cols},
-                   kvdecode::RowsView<const S>{numbers.data(), n_rows, v_cols, v_cols});
+      kvdecode::with_default_fp_env([&] {
+        cache.append(layer, kvdecode::RowsView<const S>{numbers.data(), n_rows, k_cols, k_cols},
+                     kvdecode::RowsView<const S>{numbers.data(), n_rows, v_cols, v_cols});
+      });
     }
     cache.abandon();
   };

@@ -44,7 +44,7 @@ struct RowPlace {
 /// | expression | meaning | cost |
 /// |---|---|---|
 /// | c.reserve(n) | makes room for n more positions: a whole call, so beyond max_append() too | may allocate |
-/// | c.append(layer, k, v) | the next rows of a layer, in any split over calls; noexcept | O(n) |
+/// | c.append(layer, k, v) | the next rows of a layer, in any split; noexcept; @pre the default fp env | O(n) |
 /// | c.commit() | rows that all layers were given become part of the sequence; noexcept | O(layers) |
 /// | c.abandon() | uncommitted rows and the reservation never happened; noexcept | O(layers) |
 /// | c.keys(layer, kv_head), c.values(…) | range of KvRun in rising position, both cut alike | O(1) |
