@@ -225,8 +225,7 @@ void decode(benchmark::State& state, const Shape& shape, FormatId format) {
     forget();
   }
   const double n = static_cast<double>(batch);
-  report(state, n,
-         model.costs.weight_bytes(batch) + n * model.costs.template cache_bytes<kvdecode::F16>(depth),
+  report(state, n, model.costs.weight_bytes(batch) + n * model.costs.template cache_bytes<Cache>(depth),
          n * (model.costs.layer_flops() + model.costs.head_flops() + model.costs.attention_flops(depth)),
          n_threads);
 }
