@@ -52,8 +52,8 @@ struct Q3_KBlock {
   static KVDECODE_INLINE auto codes(Rows block, int i) {
     const auto low =
         simd::bit_field(simd::load_bytes(block + kCodes + i / 128 * 32 + i % 32), i % 128 / 32 * 2, 3);
-    const auto high = simd::bit_field(simd::load_bytes(block + i % 32), i / 32, 1);
-    return low + high * 4 - 4;
+    const auto high = simd::move_bits(simd::load_bytes(block + i % 32), i / 32, 1, 2);
+    return (low | high) - 4;
   }
   static KVDECODE_INLINE Integers integers(const std::byte* block) {
     return {simd::load_f16(block + kScale), 0.0f, six_bits(block + kScales) - 32};

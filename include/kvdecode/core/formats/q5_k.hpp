@@ -38,8 +38,8 @@ struct Q5_KBlock {
   static KVDECODE_INLINE auto codes(Rows block, int i) {
     const auto low =
         simd::bit_field(simd::load_bytes(block + kCodes + i / 64 * 32 + i % 32), i / 32 % 2 * 4, 15);
-    const auto high = simd::bit_field(simd::load_bytes(block + kFifth + i % 32), i / 32, 1);
-    return low + high * 16;
+    const auto high = simd::move_bits(simd::load_bytes(block + kFifth + i % 32), i / 32, 1, 4);
+    return low | high;
   }
   static KVDECODE_INLINE Integers integers(const std::byte* block) {
     const simd::Bytes both = six_bit_scales(block + kScales);

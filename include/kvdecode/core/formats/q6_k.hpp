@@ -35,8 +35,8 @@ struct Q6_KBlock {
   static KVDECODE_INLINE auto codes(Rows block, int i) {
     const auto low = simd::bit_field(simd::load_bytes(block + i / 128 * 64 + i % 64), i % 128 / 64 * 4, 15);
     const auto high =
-        simd::bit_field(simd::load_bytes(block + kUpper + i / 128 * 32 + i % 32), i % 128 / 32 * 2, 3);
-    return low + high * 16 - 32;
+        simd::move_bits(simd::load_bytes(block + kUpper + i / 128 * 32 + i % 32), i % 128 / 32 * 2, 3, 4);
+    return (low | high) - 32;
   }
   static KVDECODE_INLINE Integers integers(const std::byte* block) {
     return {simd::load_f16(block + kScale), 0.0f, simd::load_bytes(block + kScales)};

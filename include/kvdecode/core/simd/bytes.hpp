@@ -43,15 +43,24 @@ KVDECODE_INLINE Bytes upper_half(Bytes v) {
   return __builtin_shufflevector(v, Bytes{}, 8, 9, 10, 11, 12, 13, 14, 15, 16, 16, 16, 16, 16, 16, 16, 16);
 }
 
-/// (b >> shift) & mask of each byte b. @pre mask < 2^(8 - shift)
-KVDECODE_INLINE Bytes bit_field(Bytes v, int shift, std::uint8_t mask) {
-  // By words, as hardware shifts: what comes from the neighbour lies above the mask.
-  using Words = std::uint16_t __attribute__((vector_size(16)));
+namespace detail {
+template <class Words, class V>
+KVDECODE_INLINE V move_bits(V v, int from, std::uint8_t mask, int to) {
+  // By words, as hardware shifts: what comes from the neighbour lies beside the mask. (g++ 12 has no shift of bytes, and
+  // makes a product with sixteen of four sums.)
   Words words;
   std::memcpy(&words, &v, sizeof words);
-  words = words >> static_cast<std::uint16_t>(shift);
+  words = from >= to ? words >> static_cast<std::uint16_t>(from - to)
+                     : words << static_cast<std::uint16_t>(to - from);
   std::memcpy(&v, &words, sizeof v);
-  return v & mask;
+  return v & static_cast<std::uint8_t>(mask << to);
+}
+}  // namespace detail
+
+/// (b >> from & mask) << to of each byte b. @pre mask < 2^(8 - from), mask << to < 2^8
+KVDECODE_INLINE Bytes move_bits(Bytes v, int from, std::uint8_t mask, int to) {
+  using Words = std::uint16_t __attribute__((vector_size(16)));
+  return detail::move_bits<Words>(v, from, mask, to);
 }
 
 /// Two rows of bytes: what a layout reads from one row, it reads from both.
@@ -75,13 +84,9 @@ KVDECODE_INLINE BytePairs pair_of(Bytes first, Bytes second) {
 KVDECODE_INLINE BytePairs load_bytes(const RowPair& rows) {
   return pair_of(load_bytes(rows.first), load_bytes(rows.second));
 }
-KVDECODE_INLINE BytePairs bit_field(BytePairs v, int shift, std::uint8_t mask) {
+KVDECODE_INLINE BytePairs move_bits(BytePairs v, int from, std::uint8_t mask, int to) {
   using Words = std::uint16_t __attribute__((vector_size(32)));
-  Words words;
-  std::memcpy(&words, &v, sizeof words);
-  words = words >> static_cast<std::uint16_t>(shift);
-  std::memcpy(&v, &words, sizeof v);
-  return v & mask;
+  return detail::move_bits<Words>(v, from, mask, to);
 }
 #else
 struct BytePairs {
@@ -89,6 +94,12 @@ struct BytePairs {
   Bytes second;
 };
 #endif
+
+/// (b >> shift) & mask of each byte b of one row or of two. @pre mask < 2^(8 - shift)
+template <class V>
+KVDECODE_INLINE V bit_field(V v, int shift, std::uint8_t mask) {
+  return move_bits(v, shift, mask, 0);
+}
 
 /// The first n bytes of eight rows, turned: byte i of all rows at out + 8 i. n is 8 or 16.
 template <int n>
