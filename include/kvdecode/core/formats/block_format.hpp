@@ -169,6 +169,16 @@ inline constexpr Levels kZeroToFifteen{{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12
 template <bool has_minimum, bool picks = simd::kPicksFast>
 struct FourBitNumbers {
   KVDECODE_INLINE FourBitNumbers() = default;
+  /// Of a scale, and a minimum if there is one, that are binary16s at the beginning of a block.
+  KVDECODE_INLINE FourBitNumbers(const Levels& levels, const std::byte* block) {
+    float minimum = 0.0f;
+    if constexpr (has_minimum) minimum = simd::load_f16(block + 2);
+    if constexpr (picks)
+      shared = of(mul(levels.lanes(), Lanes<float>::set1(0x1p112f)), simd::broadcast_small_f16(block),
+                  Lanes<float>::set1(minimum));
+    else
+      shared = {simd::load_f16(block), minimum};
+  }
   KVDECODE_INLINE FourBitNumbers(const Levels& levels, float scale, float minimum = 0.0f) {
     if constexpr (picks)
       shared = of(levels.lanes(), Lanes<float>::set1(scale), Lanes<float>::set1(minimum));

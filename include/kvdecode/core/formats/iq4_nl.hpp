@@ -27,7 +27,7 @@ struct IQ4_NLBlock {
     return mul(scale_at(block), static_cast<float>(kIq4Levels.level[q]));
   }
   using Scales = FourBitNumbers<false>;
-  static KVDECODE_INLINE Scales scales(const std::byte* block) { return {kIq4Levels, simd::load_f16(block)}; }
+  static KVDECODE_INLINE Scales scales(const std::byte* block) { return {kIq4Levels, block}; }
   template <class Rows>
   static KVDECODE_INLINE auto codes(Rows block, int i) {
     return simd::lookup(kIq4Levels.level, simd::bit_field(simd::load_bytes(block + kCodes), i / 16 * 4, 15));

@@ -25,7 +25,7 @@ struct Q4_0Block {
   }
   static constexpr Levels kLevels{{-8, -7, -6, -5, -4, -3, -2, -1, 0, 1, 2, 3, 4, 5, 6, 7}};
   using Scales = FourBitNumbers<false>;
-  static KVDECODE_INLINE Scales scales(const std::byte* block) { return {kLevels, simd::load_f16(block)}; }
+  static KVDECODE_INLINE Scales scales(const std::byte* block) { return {kLevels, block}; }
   template <class Rows>
   static KVDECODE_INLINE auto codes(Rows block, int i) {
     return simd::bit_field(simd::load_bytes(block + kCodes), i / 16 * 4, 15) - 8;

@@ -22,9 +22,7 @@ struct Q4_1Block {
     return mul(scale_at(block), static_cast<float>(q)) + scale_at(block + kMinimum);
   }
   using Scales = FourBitNumbers<true>;
-  static KVDECODE_INLINE Scales scales(const std::byte* block) {
-    return {kZeroToFifteen, simd::load_f16(block), simd::load_f16(block + kMinimum)};
-  }
+  static KVDECODE_INLINE Scales scales(const std::byte* block) { return {kZeroToFifteen, block}; }
   template <class Rows>
   static KVDECODE_INLINE auto codes(Rows block, int i) {
     return simd::bit_field(simd::load_bytes(block + kCodes), i / 16 * 4, 15);

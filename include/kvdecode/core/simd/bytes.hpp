@@ -6,6 +6,7 @@
 #include <kvdecode/core/half.hpp>
 #include <kvdecode/core/simd/lanes.hpp>
 
+#include <bit>
 #include <cstdint>
 #include <cstring>
 #include <utility>
@@ -262,6 +263,16 @@ KVDECODE_INLINE float load_f16(const std::byte* p) {
 #else
   return f16_to_f32(half);
 #endif
+}
+
+/// The finite binary16 at p times 2^-112, in all lanes: no more than its bits moved, by way of memory. Widening and
+/// spreading a register would wait for the units that multiply, which are busy where blocks are unpacked.
+KVDECODE_INLINE Lanes<float> broadcast_small_f16(const std::byte* p) {
+  std::uint16_t half;
+  std::memcpy(&half, p, sizeof half);
+  float scale = std::bit_cast<float>((half & 0x7fffu) << 13 | (half & 0x8000u) << 16);
+  asm("" : "+m"(scale));
+  return Lanes<float>::set1(scale);
 }
 
 }  // namespace kvdecode::inline KVDECODE_ABI::simd
