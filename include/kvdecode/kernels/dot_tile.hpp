@@ -25,25 +25,6 @@ struct TileShape {
                                             : 1;
 };
 
-/// What a tile of one column asks for while it is computed.
-struct Prefetch {
-  enum class Order {
-    kNone,
-    kMemory,  ///< byte after byte: rows so short that a tile fits in the first-level cache a few times
-    kRows,    ///< the same place in each row
-  };
-  Order order = Order::kNone;
-  Index distance = 0;              // bytes from the tile's first row to what it asks for first
-  bool into_second_level = false;  // of the caches: more requests at a time than the first has room for
-
-  KVDECODE_INLINE void operator()(const std::byte* p) const {
-    if (into_second_level)
-      simd::prefetch_second_level(p);
-    else
-      simd::prefetch(p);
-  }
-};
-
 namespace detail {
 
 /// The tile's accumulators: lanes for output (r, c) at [c * R + r]. Rows are of n numbers.
@@ -78,59 +59,34 @@ KVDECODE_INLINE void accumulate_tile(const std::byte* rows, Index row_stride, co
   }
 }
 
-/// Whether a row is best taken a block at a time: its blocks share scales, and unpacking is what costs. At a byte
-/// a number and more, reading costs more than that, and is best left as even as can be.
+/// Whether a row is best taken a block at a time: its blocks share scales.
 template <class F, class S>
 concept IsUnpackedByBlocks = std::is_floating_point_v<S> && requires {
   typename F::Scales;
-} &&(F::kBlockBytes < F::kBlock);
+};
 
-/// Asks for what comes `done` bytes into each row of the tile that lies ahead: n more bytes of each, one row after
-/// another, or as many in all of the tile's memory in its order.
+/// Asks for what lies `ahead` bytes after the n bytes of each row that come next, a line at a time, by way of the second
+/// level of the caches: it has room for more requests than the first.
 template <int R, Index n>
-KVDECODE_INLINE void prefetch_tile(const std::byte* rows, Index row_stride, Index done,
-                                   const Prefetch& prefetch) {
-  const std::byte* const ahead = rows + prefetch.distance;
-  if (prefetch.order == Prefetch::Order::kMemory)
-    simd::unroll<static_cast<int>((R * n + 63) / 64)>(
-        [&](auto i) KVDECODE_INLINE_LAMBDA { prefetch(ahead + R * done + 64 * i); });
-  else if (prefetch.order == Prefetch::Order::kRows)
-    simd::unroll<R>([&](auto r) KVDECODE_INLINE_LAMBDA {
-      for (Index line = 0; line < n; line += 64) simd::prefetch(ahead + r * row_stride + done + line);
-    });
-}
-
-/// The same for one of equal parts of the next n bytes of rows at places of their own: many requests at once would wait
-/// for one another.
-template <int R, Index n, int n_parts>
-KVDECODE_INLINE void prefetch_part(const std::byte* const (&rows)[R], Index done, int part,
-                                   const Prefetch& prefetch) {
-  if (prefetch.order == Prefetch::Order::kMemory) {
-    constexpr Index bytes = R * n / n_parts;
-    const std::byte* const ahead = rows[0] + prefetch.distance + R * done + bytes * part;
-    simd::unroll<static_cast<int>((bytes + 63) / 64)>(
-        [&](auto i) KVDECODE_INLINE_LAMBDA { prefetch(ahead + 64 * i); });
-  } else if (prefetch.order == Prefetch::Order::kRows && part == 0) {
-    simd::unroll<R>([&](auto r) KVDECODE_INLINE_LAMBDA {
-      for (Index line = 0; line < n; line += 64) simd::prefetch(rows[r] + prefetch.distance + done + line);
-    });
-  }
+KVDECODE_INLINE void prefetch_rows(const std::byte* rows, Index row_stride, Index done, Index ahead) {
+  constexpr Index line = 64;
+  if (n < line && done % line >= n) return;
+  simd::unroll<R>([&](auto r) KVDECODE_INLINE_LAMBDA {
+    for (Index i = 0; i < n; i += line) simd::prefetch_second_level(rows + r * row_stride + done + ahead + i);
+  });
 }
 
 /// Whole blocks of R rows times one row of x, from number 0 on. @return the numbers done
 template <class F, class S, int R>
 KVDECODE_INLINE Index accumulate_blocks(const std::byte* rows, Index row_stride, const S* x, Index n,
-                                        const Prefetch& prefetch, Lanes<S> (&lanes)[R]) {
+                                        Lanes<S> (&lanes)[R]) {
   // So many at a time that what layouts compute from an index is constant.
   constexpr int kBlock = static_cast<int>(F::kBlock), kGroup = kBlock < 128 ? kBlock : 128;
   const Index n_whole = n / kBlock * kBlock;
-  const std::byte* const first = rows;
   for (Index k = 0; k < n_whole; k += kBlock, rows += F::kBlockBytes) {
     typename F::Scales scales[R];
     simd::unroll<R>([&](auto r) KVDECODE_INLINE_LAMBDA { scales[r] = F::scales(rows + r * row_stride); });
-    for (int g = 0; g < kBlock / kGroup; ++g) {
-      constexpr Index bytes = kGroup * F::kBlockBytes / kBlock;
-      prefetch_tile<R, bytes>(first, row_stride, rows - first + g * bytes, prefetch);
+    for (int g = 0; g < kBlock / kGroup; ++g)
       simd::unroll<kGroup / (2 * kLanes)>([&](auto part) KVDECODE_INLINE_LAMBDA {
         const int i = g * kGroup + part * 2 * kLanes;
         const Lanes<S> first_x = Lanes<S>::loadu(x + k + i), second_x = Lanes<S>::loadu(x + k + i + kLanes);
@@ -140,7 +96,6 @@ KVDECODE_INLINE Index accumulate_blocks(const std::byte* rows, Index row_stride,
           lanes[r] = fma(simd::convert<S>(pair.second), second_x, lanes[r]);
         });
       });
-    }
   }
   return n_whole;
 }
@@ -150,19 +105,20 @@ KVDECODE_INLINE Index accumulate_blocks(const std::byte* rows, Index row_stride,
 /// out[c * out_stride + r] = dot(row r, x row c), each row of n numbers. 2 n R C flops.
 /// @param rows   R rows in format F, row_stride bytes apart, at any alignment
 /// @param x      C rows of scalars, x_stride elements apart
+/// @param ahead  for one column, of numbers in no blocks: bytes from what is read to what is asked for; 0: nothing is
 template <class F, class S, int R, int C>
 void dot_tile(const std::byte* rows, Index row_stride, const S* x, Index x_stride, Index n, S* out,
-              Index out_stride, [[maybe_unused]] const Prefetch& prefetch = {}) noexcept {
+              Index out_stride, [[maybe_unused]] Index ahead = 0) noexcept {
   using L = Lanes<S>;
   L lanes[R * C];
   simd::unroll<R * C>([&](auto i) KVDECODE_INLINE_LAMBDA { lanes[i] = L::zero(); });
   Index k = 0;
   if constexpr (C == 1 && detail::IsUnpackedByBlocks<F, S>)
-    k = detail::accumulate_blocks<F, S, R>(rows, row_stride, x, n, prefetch, lanes);
+    k = detail::accumulate_blocks<F, S, R>(rows, row_stride, x, n, lanes);
   for (; k + kLanes <= n; k += kLanes) {
-    if constexpr (C == 1) {
-      detail::prefetch_tile<R, byte_near<F>(kLanes)>(rows, row_stride, byte_near<F>(k), prefetch);
-    }
+    if constexpr (C == 1)
+      if (ahead != 0)
+        detail::prefetch_rows<R, byte_near<F>(kLanes)>(rows, row_stride, byte_near<F>(k), ahead);
     detail::accumulate_tile<F, S, R, C>(rows, row_stride, x, x_stride, k, n, lanes);
   }
   if (k < n) {  // lanes past the end stay as they are

@@ -314,13 +314,60 @@ requires(B::kHasHalfScales) class RowScales<B> {
   }
 };
 
+/// What eight rows ask for while they are multiplied.
+struct Prefetch {
+  enum class Order {
+    kMemory,  ///< byte after byte: rows so short that eight fit in the first-level cache a few times
+    kRows,    ///< the same place in each row
+  };
+  Order order;
+  Index distance;          // bytes from the first row to what is asked for first
+  bool into_second_level;  // of the caches: more requests at a time than the first has room for
+
+  KVDECODE_INLINE void operator()(const std::byte* p) const {
+    if (into_second_level)
+      simd::prefetch_second_level(p);
+    else
+      simd::prefetch(p);
+  }
+};
+
+/// Memory is read fastest in its own order, and several short rows side by side are out of it: so eight rows ask for the
+/// next eight byte by byte. Those of long rows would not fit in the cache; there, rows are asked for in step. Blocks that
+/// are summed faster than memory is read come by way of the second level: 1.15 (Q4_0) to 1.6 times as fast (Q8_0) on a
+/// core that reads 25 GB/s. Others would wait for it.
+template <class B>
+constexpr Prefetch prefetch_for(Index stride) {
+  constexpr Index kShortRows = 5 * 1024, kFewRows = 16 * 1024;
+  constexpr Index kLongRow = 4096;  // from here on, the core's own prefetching follows each row
+  const Index bytes = simd::kDotRows * stride;
+  if (B::kBytes >= B::kSize || bytes <= kShortRows) return {Prefetch::Order::kMemory, bytes + 4096, true};
+  if (stride < kLongRow && bytes <= kFewRows) return {Prefetch::Order::kMemory, bytes + 2048, false};
+  return {Prefetch::Order::kRows, bytes, false};
+}
+
+/// Asks for one of equal parts of the next n bytes of each row: many requests at once would wait for one another.
+template <Index n, int n_parts>
+KVDECODE_INLINE void prefetch_part(const std::byte* const (&rows)[simd::kDotRows], Index done, int part,
+                                   const Prefetch& prefetch) {
+  if (prefetch.order == Prefetch::Order::kMemory) {
+    constexpr Index bytes = simd::kDotRows * n / n_parts;
+    const std::byte* const ahead = rows[0] + prefetch.distance + simd::kDotRows * done + bytes * part;
+    simd::unroll<static_cast<int>((bytes + 63) / 64)>(
+        [&](auto i) KVDECODE_INLINE_LAMBDA { prefetch(ahead + 64 * i); });
+  } else if (part == 0) {
+    simd::unroll<simd::kDotRows>([&](auto r) KVDECODE_INLINE_LAMBDA {
+      for (Index line = 0; line < n; line += 64) prefetch(rows[r] + prefetch.distance + done + line);
+    });
+  }
+}
+
 /// Eight rows of W times one row of x, straight from the stored blocks: what a tile would cost to lay out is saved. The
 /// sums are the same integers. @param y  [8]
 template <class B>
 void int8_dot_rows(const std::byte* const (&rows)[simd::kDotRows], Index n_blocks,
                    const RoundedRows<float>& x, const Prefetch& prefetch, float* y) noexcept {
   using simd::RowFloats;
-  constexpr int kRows = simd::kDotRows;
   constexpr int kBlocksOfOne = B::kSize / static_cast<int>(kRoundedBlock);
   constexpr int kAtATime =
       std::min(kBlocksOfOne, 4);  // so that what layouts compute from an index is constant
@@ -334,7 +381,7 @@ void int8_dot_rows(const std::byte* const (&rows)[simd::kDotRows], Index n_block
       simd::unroll<kAtATime>([&](auto i) KVDECODE_INLINE_LAMBDA {
         const int part = group + i;
         if (kBlocksOfOne > 1 && b + part >= n_blocks) return;
-        prefetch_part<kRows, B::kBytes, kBlocksOfOne>(rows, offset, part, prefetch);
+        prefetch_part<B::kBytes, kBlocksOfOne>(rows, offset, part, prefetch);
         const auto factor = simd::PairFactor<B::kOffset>::loadu(codes + (b + part) * kRoundedBlock);
         simd::PairSums first[simd::kDotPairs], second[simd::kDotPairs];
         simd::unroll<simd::kDotPairs>([&](auto p) KVDECODE_INLINE_LAMBDA {
@@ -375,12 +422,7 @@ void int8_dot_rows(const std::byte* const (&rows)[simd::kDotRows], Index n_block
 template <class B>
 void int8_linear_one(const MatrixView& w, Range rows, const RoundedRows<float>& x, float* y) noexcept {
   constexpr Index kRows = simd::kDotRows;
-  // Blocks that are summed faster than memory is read come by way of the second level: 1.15 (Q4_0) to 1.6 times as fast
-  // (Q8_0) on a core that reads 25 GB/s. Others would wait for it.
-  constexpr Index kShortTile = 5 * 1024;
-  const Prefetch prefetch = B::kBytes >= B::kSize || kRows * w.stride <= kShortTile
-                                ? Prefetch{Prefetch::Order::kMemory, kRows * w.stride + 4096, true}
-                                : prefetch_for(w.stride, kRows, true, true);
+  const Prefetch prefetch = prefetch_for<B>(w.stride);
   for (Index row = rows.begin; row < rows.end; row += kRows) {
     const Index n = std::min(kRows, rows.end - row);
     const std::byte* some[kRows];

@@ -29,23 +29,6 @@ namespace detail {
 // A panel of decoded rows stays in the first-level cache while tokens pass by; a few rows at a time also keep the
 // decoding of two or three tokens from costing more than their products.
 inline constexpr Index kPanelBytes = 24 * 1024;
-// What one tile of rows reads, and what it asks for of the next one, fit in the first-level cache together.
-inline constexpr Index kTileBytes = 8192;
-// From this length on, the core's own prefetching follows each row.
-inline constexpr Index kLongRow = 4096;
-
-/// What a tile of rows asks for. Memory is read fastest in its own order, and several short rows side by side are out of
-/// it: so each tile asks for the next one byte by byte. Of long rows a tile ahead would not fit in the cache; there, rows
-/// are asked for in step, unless they are so wide that reading them is all there is to do. Numbers that cost nothing but
-/// their reading come by way of the second level: 1.25 to 1.45 times as fast, on a core that reads 20 GB/s; blocks are
-/// computed too slowly for that.
-/// @param is_narrow  sixteen numbers are less than a cache line  @param is_block  they are stored in blocks
-constexpr Prefetch prefetch_for(Index stride, Index tile_rows, bool is_narrow, bool is_block) {
-  if (stride < kLongRow && tile_rows * stride <= 2 * kTileBytes)
-    return {Prefetch::Order::kMemory, tile_rows * stride + (is_block ? 2048 : 8192), !is_block};
-  return {is_narrow ? Prefetch::Order::kRows : Prefetch::Order::kNone, tile_rows * stride};
-}
-
 template <class S>
 constexpr Index panel_rows(Index d_in) {
   const Index rows = kPanelBytes / (d_in * static_cast<Index>(sizeof(S)));
@@ -137,22 +120,33 @@ void linear_many(const MatrixView& w, Range rows, RowsView<const S> x, RowsView<
   }
 }
 
+/// Rows that are multiplied with one token at a time. Each comes from another part of the matrix: memory is read fastest
+/// in several streams, most so where the processor's own prefetching ends with each page of 4 KB. Four streams are enough
+/// where numbers are quickly computed, eight registers of sums keep the core busy where they are not.
+template <class F, class S>
+constexpr int rows_at_a_time() {
+  constexpr Index bytes = byte_near<F>(256);  // of 256 numbers
+  if constexpr (Lanes<S>::width == 1 || IsRowByRow<F>)
+    return 1;
+  else
+    return simd::kVectorRegisters < 32 || (bytes > 192 && bytes < 1024) ? 4 : 8;
+}
+
 /// Rows of the product for one token, from the stored bytes.
 template <class F, class S>
 void linear_one(const MatrixView& w, Range rows, const S* x, S* y) noexcept {
-  constexpr int most = Lanes<S>::width == 1 || IsRowByRow<F> ? 1 : simd::kVectorRegisters >= 32 ? 8 : 4;
-  constexpr bool is_narrow = byte_near<F>(kLanes) < 64;
-  Index r = rows.begin;
-  const auto run = [&](auto tile) {
-    const Prefetch prefetch = prefetch_for(w.stride, tile, is_narrow, F::kBlock > 1);
-    for (; r + tile <= rows.end; r += tile)
-      dot_tile<F, S, tile, 1>(w.data + r * w.stride, w.stride, x, 0, w.cols, y + r, 0, prefetch);
-  };
-  if (w.stride >= kLongRow || most * w.stride <= kTileBytes)
-    run(std::integral_constant<int, most>{});
-  else
-    run(std::integral_constant<int, (most + 1) / 2>{});
-  for (; r < rows.end; ++r) dot_tile<F, S, 1, 1>(w.data + r * w.stride, w.stride, x, 0, w.cols, y + r, 0);
+  constexpr int most = rows_at_a_time<F, S>();
+  // A line for sixteen numbers: what is asked for arrives sooner than the processor would ask. Elsewhere its own
+  // prefetching keeps up, and asking costs more than it saves.
+  constexpr Index ahead = byte_near<F>(kLanes) >= 64 ? 8192 : 0;
+  const Index part = (rows.end - rows.begin) / most;
+  for (Index r = rows.begin; r < rows.begin + part; ++r) {
+    S sums[most];
+    dot_tile<F, S, most, 1>(w.data + r * w.stride, part * w.stride, x, 0, w.cols, sums, 0, ahead);
+    for (int i = 0; i < most; ++i) y[r + i * part] = sums[i];
+  }
+  for (Index r = rows.begin + part * most; r < rows.end; ++r)
+    dot_tile<F, S, 1, 1>(w.data + r * w.stride, w.stride, x, 0, w.cols, y + r, 0);
 }
 
 /// The same for a transposed matrix: sixteen outputs side by side, each with its sixteen lanes.
