@@ -7,6 +7,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstring>
 #include <new>
@@ -113,6 +114,70 @@ TEST_CASE("page pool: reserve_free allocates, and what it has allocated needs no
     pool.reserve_free(7);
   }
   CHECK(hook.n_allocations == 0);
+}
+
+TEST_CASE("page pool: a budget of bytes is as many pages as it holds whole") {
+  CHECK(PagePool::pages_within(100, 100) == 1);
+  CHECK(PagePool::pages_within(100, 199) == 1);
+  CHECK(PagePool::pages_within(100, 200) == 2);
+  CHECK_THROWS_WITH_AS(PagePool::pages_within(100, 99), "page pool: 99 bytes hold no page of 100", Error);
+  CHECK_THROWS_AS(PagePool::pages_within(100, -100), Error);
+  CHECK_THROWS_AS(PagePool::pages_within(0, 100), Error);
+  PagePool pool(100, {.max_pages = PagePool::pages_within(100, 350)});
+  acquire(pool, 3);
+  CHECK(pool.bytes() <= 350);
+  CHECK_THROWS_AS(pool.acquire(1), Error);
+}
+
+/// Holds pages of a pool, and gives back at most `most` each time it is asked.
+struct Holder {
+  Holder(PagePool& p, Index n, Index at_most) : pool(p), pages(acquire(p, n)), most(at_most) {
+    pool.attach(spare);
+  }
+  static Index give_back(void* self, Index n) noexcept {
+    Holder& holder = *static_cast<Holder*>(self);
+    holder.asked.push_back(n);
+    Index n_given = 0;
+    for (; n_given < std::min(n, holder.most) && !holder.pages.empty(); ++n_given) {
+      holder.pool.release(*holder.pages.back());
+      holder.pages.pop_back();
+    }
+    return n_given;
+  }
+
+  PagePool& pool;
+  std::vector<Page*> pages;
+  Index most;
+  std::vector<Index> asked = {};
+  PagePool::Spare spare{this, give_back};
+};
+
+TEST_CASE("page pool: before it is full it asks who has pages to spare, for those that it lacks") {
+  PagePool pool(8, {.max_pages = 10});
+  Holder few(pool, 4, 1), many(pool, 4, 100);  // the last one attached is asked first
+  acquire(pool, 2);
+  CHECK(few.asked.empty());
+  acquire(pool, 3);
+  CHECK(many.asked == std::vector<Index>{3});
+  CHECK(few.asked.empty());
+  CHECK(pool.pages_in_use() == 10);
+  pool.reserve_free(2);  // one of each
+  CHECK(many.asked == std::vector<Index>{3, 2});
+  CHECK(few.asked == std::vector<Index>{1});
+  acquire(pool, 2);
+  acquire(pool, 2);  // asked as long as somebody gives
+  CHECK(many.asked == std::vector<Index>{3, 2, 2, 1});
+  CHECK(few.asked == std::vector<Index>{1, 2, 1});
+  CHECK_THROWS_WITH_AS(pool.acquire(11), "page pool full: max_pages 10, in use 10, n_new 11", Error);
+  CHECK(few.asked.size() == 3);  // in vain: not asked
+  CHECK_THROWS_WITH_AS(pool.acquire(2), "page pool full: max_pages 10, in use 9, n_new 2", Error);
+  CHECK(few.pages.empty());
+  pool.detach(many.spare);
+  const std::size_t n_asked = many.asked.size();
+  CHECK_THROWS_AS(pool.acquire(2), Error);
+  CHECK(many.asked.size() == n_asked);
+  pool.detach(few.spare);
+  CHECK_THROWS_AS(pool.acquire(2), Error);
 }
 
 TEST_CASE("page pool: an allocation that fails, in any place, changes nothing") {
