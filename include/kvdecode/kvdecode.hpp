@@ -10,6 +10,7 @@
 #include <kvdecode/cache/page_pool.hpp>
 #include <kvdecode/cache/paged.hpp>
 #include <kvdecode/cache/picture.hpp>
+#include <kvdecode/cache/prefix_store.hpp>
 #include <kvdecode/cache/sink.hpp>
 #include <kvdecode/cache/sliding_window.hpp>
 #include <kvdecode/core/build_info.hpp>

@@ -102,6 +102,22 @@ class PageTable {
     }
     entries_ = std::move(shifted);
   }
+  /// Refers to n pages of others in place of what it had: all slots of page i hold positions from i * page_size on.
+  /// @param page_at  (i) -> PagePool::Page&, called for i from n - 1 down to 0; noexcept
+  /// @throws std::bad_alloc, unchanged
+  template <class PageAt>
+  void adopt(Index n, const PageAt& page_at) {
+    Vector<Entry> adopted;
+    adopted.reserve(std::max(static_cast<std::size_t>(n), entries_.capacity()));  // as much room as before
+    adopted.resize(static_cast<std::size_t>(n));
+    for (Index i = n; i-- > 0;) {
+      PagePool::Page& page = page_at(i);
+      pool_->share(page);
+      adopted[static_cast<std::size_t>(i)] = {&page, i * page_size_, 0, 0};
+    }
+    truncate(0);
+    entries_ = std::move(adopted);
+  }
   /// Another table of the pages that hold positions before kv_len. O(pages). @throws std::bad_alloc
   PageTable fork(Index kv_len) const {
     PageTable copy(*pool_, owner_, page_size_);
@@ -118,6 +134,13 @@ class PageTable {
     const auto found = std::lower_bound(entries_.begin(), entries_.end(), position,
                                         [](const Entry& entry, Index p) { return entry.position < p; });
     return static_cast<Index>(found - entries_.begin());
+  }
+  /// Positions of [0, kv_len) before the first one that a shift has moved: they and what they were computed from stand
+  /// where they were written, position p in slot p % page_size of entry p / page_size.
+  Index unshifted(Index kv_len) const noexcept {
+    const auto found = std::find_if(entries_.begin(), entries_.end(),
+                                    [](const Entry& entry) { return entry.rotation_shift != 0; });
+    return found == entries_.end() ? kv_len : std::min(kv_len, found->position);
   }
   /// Pages that it refers to: parts of one page are neighbours.
   Index n_pages() const noexcept {

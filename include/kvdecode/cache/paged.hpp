@@ -170,6 +170,17 @@ class PagedCache {
     table_.truncate(0);
     ledger_.clear(epoch);
   }
+  /// Becomes a sequence of n_pages full pages that others have written, and refers to them: O(pages), copies nothing,
+  /// ends a step in progress. For PrefixStore, which knows whose they are.
+  /// @pre pages of caches of this type, pool and shape; the epoch is 0; capacity() has room
+  /// @param page_at  (i) -> PagePool::Page&, called for i from n_pages - 1 down to 0; noexcept
+  /// @throws std::bad_alloc, unchanged
+  template <class PageAt>
+  void adopt(Index n_pages, const PageAt& page_at) {
+    KVDECODE_EXPECTS(epoch() == 0 && n_pages <= capacity_ / page_size);
+    table_.adopt(n_pages, page_at);
+    ledger_.adopt(n_pages * page_size);
+  }
   PagedCache fork() const {
     PagedCache copy(shape_, capacity_, Options{&table_.pool()});
     copy.table_ = table_.fork(kv_len());

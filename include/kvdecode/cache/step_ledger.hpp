@@ -58,6 +58,11 @@ class StepLedger {
     abandon();
     kv_len_ = new_len;
   }
+  /// Positions [0, kv_len) were written by somebody else. @pre they are there
+  void adopt(Index kv_len) noexcept {
+    abandon();
+    kv_len_ = kv_len;
+  }
   void clear(Index epoch) noexcept {
     truncate(0);
     epoch_ = epoch;
