@@ -12,10 +12,11 @@ namespace kvdecode::inline KVDECODE_ABI {
 
 /// What a decoder has done and holds.
 struct DecoderStatistics {
-  Index n_tokens_run = 0;   // tokens that passed through the layers, again each time they did
-  Index n_reprefill = 0;    // times that old tokens had to be run again, for a new rotary epoch
-  Index cache_bytes = 0;    // kept between steps; 0 for Recompute
-  Index scratch_bytes = 0;  // workspace, and Recompute's keys and values within a step
+  Index n_tokens_run = 0;      // tokens that passed through the layers, again each time they did
+  Index n_tokens_adopted = 0;  // tokens that did not: a PrefixStore had their keys and values
+  Index n_reprefill = 0;       // times that old tokens had to be run again, for a new rotary epoch
+  Index cache_bytes = 0;       // kept between steps; 0 for Recompute
+  Index scratch_bytes = 0;     // workspace, and Recompute's keys and values within a step
 };
 
 /// A sequence and its next-token logits. Owns a handle of the transformer, workspace, cache and history;
@@ -146,6 +147,7 @@ class Decoder {
     const Advance<scalar> result = strategy_.advance(transformer_, workspace_, exec_, cache_,
                                                      std::span<const TokenId>(history_), progress);
     statistics_.n_tokens_run += result.n_tokens_run;
+    statistics_.n_tokens_adopted += result.n_tokens_adopted;
     statistics_.n_reprefill += result.reprefilled ? 1 : 0;
     if (result.logits.rows == 0) return {};  // stopped
     return {result.logits.data, static_cast<std::size_t>(result.logits.cols)};

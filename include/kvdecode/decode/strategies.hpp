@@ -4,17 +4,20 @@
 //   Recompute<>  runs the whole sequence for every token: O(T^3) attention over T tokens, nothing kept between
 //                steps. The plain definition, and what the other one is compared with.
 //   Cached<>     runs only the new tokens against the keys and values of the old ones: O(T^2), for a cache that
-//                grows with the sequence.
+//                grows with the sequence. Over a PagedCache it can share a PrefixStore with others: then tokens
+//                that one of them has run at the beginning of a sequence are run by none again.
 //
 // Both give the same bits. Cache = Auto is a GrowingCache that rounds nothing; any KvCache can be named instead.
 #pragma once
 
 #include <kvdecode/cache/contiguous.hpp>
 #include <kvdecode/cache/growing.hpp>
+#include <kvdecode/cache/prefix_store.hpp>
 #include <kvdecode/core/progress.hpp>
 #include <kvdecode/decode/concepts.hpp>
 
 #include <algorithm>
+#include <new>
 
 namespace kvdecode::inline KVDECODE_ABI {
 
@@ -29,6 +32,7 @@ struct Advance {
   RowsView<const S> logits;  // [1, vocab_size], in the workspace until its next use; no row if it was stopped
   Index n_tokens_run;        // tokens that passed through the layers
   bool reprefilled;          // old tokens had to be run again, for a new rotary epoch
+  Index n_tokens_adopted = 0;  // tokens whose keys and values came from a PrefixStore instead
 };
 
 namespace detail {
@@ -117,17 +121,27 @@ struct Cached {
 
   Index max_seq_len = 0;               // positions; 0: the model's
   Index prefill_chunk = 512;           // tokens a pass: the workspace does not grow with the prompt
-  typename Cache::Options cache = {};  // of the cache
+  typename Cache::Options cache = {};  // of the cache; without a pool it has that of the prefixes
+  /// Of this model, for a PagedCache; outlives the decoder. A step takes over what it finds there of the tokens that it
+  /// would have to run, and leaves the pages that it has filled: from then on others find them.
+  PrefixStore<Cache>* prefixes = nullptr;
 
   Index max_positions(const ModelConfig& config) const noexcept {
     return detail::max_positions(config, max_seq_len);
   }
+  /// @throws Error kMismatch also if the prefixes are for other caches
   template <class T>
   auto make_cache(const T& transformer) const {
     detail::check_strategy(max_seq_len, prefill_chunk);
     using Resolved = detail::ResolveCache<Cache, typename T::scalar>;
-    return typename Resolved::type(transformer.kv_shape(), max_positions(transformer.config()),
-                                   Resolved::options(cache));
+    using Result = typename Resolved::type;
+    typename Result::Options options = Resolved::options(cache);
+    if constexpr (SharesPages<Cache>)
+      if (prefixes != nullptr && options.pool == nullptr) options.pool = &prefixes->pool();
+    Result result(transformer.kv_shape(), max_positions(transformer.config()), options);
+    if constexpr (SharesPages<Cache>)
+      if (prefixes != nullptr) prefixes->require_same(result);
+    return result;
   }
   template <class T, class S, class C>
   Advance<S> advance(const T& transformer, Workspace<S>& workspace, ExecutorRef exec, C& kv,
@@ -143,10 +157,28 @@ struct Cached {
       else
         kv.clear(epoch);
     }
+    Index n_adopted = 0;
+    if constexpr (SharesPages<Cache>)
+      if (prefixes != nullptr) n_adopted = prefixes->adopt(history, kv);
+    [[maybe_unused]] const Index before = kv.kv_len();
     Advance<S> result =
         detail::run_missing(transformer, workspace, exec, kv, history, prefill_chunk, progress);
+    if constexpr (SharesPages<Cache>)
+      if (prefixes != nullptr && kv.kv_len() / Cache::kPageSize > before / Cache::kPageSize)
+        leave(history, kv);
     result.reprefilled = reprefill;
+    result.n_tokens_adopted = n_adopted;
     return result;
+  }
+
+ private:
+  /// No memory for a page that somebody might want is no reason to fail.
+  template <class C>
+  void leave(std::span<const TokenId> history, const C& kv) const {
+    try {
+      prefixes->insert(history, kv);
+    } catch (const std::bad_alloc&) {
+    }
   }
 };
 
