@@ -4,6 +4,7 @@
 #pragma once
 
 #include <kvdecode/cache/batch.hpp>
+#include <kvdecode/cache/capacity.hpp>
 #include <kvdecode/cache/concepts.hpp>
 #include <kvdecode/cache/contiguous.hpp>
 #include <kvdecode/cache/growing.hpp>
