@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: MIT
 // Thousands of random sequences of operations on batches of every cache, beside a model that is a plain map from layer
-// and position to what was written there. Where they differ, the sequence is shortened as far as it still fails.
+// and position to what was written there; paged caches over a store of prefixes too, beside a list of what it must hold.
+// Where they differ, the sequence is shortened as far as it still fails.
 #include <support/random.hpp>
 
 #include <kvdecode/cache/batch.hpp>
 #include <kvdecode/cache/contiguous.hpp>
 #include <kvdecode/cache/growing.hpp>
 #include <kvdecode/cache/paged.hpp>
+#include <kvdecode/cache/prefix_store.hpp>
 #include <kvdecode/cache/sink.hpp>
 #include <kvdecode/cache/sliding_window.hpp>
 #include <kvdecode/core/error.hpp>
@@ -14,8 +16,11 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <memory>
+#include <optional>
+#include <span>
 #include <sstream>
 #include <string>
 #include <utility>
@@ -38,11 +43,77 @@ struct Written {
 /// A sequence as anybody would write it down.
 struct Model {
   std::map<Index, std::map<Index, Written>> rows;  // [layer][position]
+  std::vector<TokenId> tokens;                     // none is written twice: a token says what is in its rows
   Index kv_len = 0;
   Index epoch = 0;
+
+  /// Positions before the first one that was moved.
+  Index unshifted() const {
+    Index n = kv_len;
+    for (const auto& [layer, written] : rows)
+      for (const auto& [position, row] : written)
+        if (row.rotation_shift != 0) n = std::min(n, position);
+    return n;
+  }
 };
 
-enum class Kind { kAppend, kAbandon, kTruncate, kFork, kReorder, kRepeat, kShift, kClear, kMove };
+/// A store of prefixes as anybody would write it down: for each prefix when it was used.
+class StoreModel {
+ public:
+  StoreModel(Index page_size, Index max_pages) : page_size_(page_size), max_pages_(max_pages) {}
+
+  Index match(std::span<const TokenId> tokens) const {
+    Index n = 0;
+    while (n + page_size_ <= static_cast<Index>(tokens.size()) &&
+           used_.contains(prefix(tokens, n + page_size_)))
+      n += page_size_;
+    return n;
+  }
+  void use(std::span<const TokenId> tokens, Index n) {
+    ++now_;
+    for (; n > 0; n -= page_size_) used_[prefix(tokens, n)] = now_;
+  }
+  /// The positions that it holds then.
+  Index insert(std::span<const TokenId> tokens, Index n) {
+    n = std::min(n / page_size_, max_pages_) * page_size_;
+    use(tokens, n);
+    evict(max_pages_);
+    return n;
+  }
+  /// The least recently used ones, of those the longest.
+  void evict(Index max_pages) {
+    while (size() > max_pages)
+      used_.erase(std::min_element(used_.begin(), used_.end(), [](const auto& a, const auto& b) {
+        return a.second != b.second ? a.second < b.second : a.first.size() > b.first.size();
+      }));
+  }
+  Index size() const { return static_cast<Index>(used_.size()); }
+
+ private:
+  static std::vector<TokenId> prefix(std::span<const TokenId> tokens, Index n) {
+    return std::vector<TokenId>(tokens.begin(), tokens.begin() + n);
+  }
+
+  Index page_size_;
+  Index max_pages_;
+  std::map<std::vector<TokenId>, Index> used_;
+  Index now_ = 0;
+};
+
+enum class Kind {
+  kAppend,
+  kAbandon,
+  kTruncate,
+  kFork,
+  kReorder,
+  kRepeat,
+  kShift,
+  kClear,
+  kMove,
+  kInsert,  ///< into a store of prefixes; this and the next two do nothing without one
+  kAdopt,
+  kEvict
+};
 
 /// One operation; what its numbers mean depends on how many sequences and positions there are when its turn comes, so
 /// that any part of a list of operations is one too.
@@ -53,8 +124,8 @@ struct Operation {
   Index b;
 };
 std::string to_string(const std::vector<Operation>& operations) {
-  const char* const names[] = {"append", "abandon", "truncate", "fork", "reorder",
-                               "repeat", "shift",   "clear",    "move"};
+  const char* const names[] = {"append", "abandon", "truncate", "fork",   "reorder", "repeat",
+                               "shift",  "clear",   "move",     "insert", "adopt",   "evict"};
   std::ostringstream text;
   for (const Operation& o : operations)
     text << names[static_cast<int>(o.kind)] << "(" << o.who << ", " << o.a << ", " << o.b << ") ";
@@ -64,7 +135,7 @@ std::string to_string(const std::vector<Operation>& operations) {
 std::vector<Operation> random_operations(SplitMix64& random, Index n) {
   std::vector<Operation> operations;
   for (Index i = 0; i < n; ++i) {
-    const Index kind = random.below(16);  // half of them append
+    const Index kind = random.below(19);  // nearly half of them append
     operations.push_back({kind < 8 ? Kind::kAppend : static_cast<Kind>(kind - 7), random.below(1 << 20),
                           random.below(1 << 20), random.below(1 << 20)});
   }
@@ -77,9 +148,16 @@ class Run {
  public:
   using S = float;
 
-  Run(const KvShape& shape, const typename Cache::Options& options) : shape_(shape), options_(options) {
+  /// @param max_pages  of a store of prefixes over the pool of the options; 0: there is no store
+  Run(const KvShape& shape, const typename Cache::Options& options, Index max_pages = 0)
+      : shape_(shape), options_(options) {
     caches_.emplace_back(shape_, kCapacity, options_);
     models_.emplace_back();
+    if constexpr (kCanShare)
+      if (max_pages > 0) {
+        store_.emplace(*options.pool, shape, StoreOptions{max_pages * options.pool->page_bytes()});
+        store_model_.emplace(Cache::kPageSize, max_pages);
+      }
   }
 
   /// The first difference, or nothing.
@@ -97,6 +175,20 @@ class Run {
   }
 
  private:
+  static constexpr bool kCanShare = SharesPages<Cache>;
+  // Caches without pages have none, and an int stands in its place.
+  template <class C>
+  struct StoreOf {
+    using type = int;
+    using Options = int;
+  };
+  template <SharesPages C>
+  struct StoreOf<C> {
+    using type = PrefixStore<C>;
+    using Options = typename type::Options;
+  };
+  using StoreOptions = typename StoreOf<Cache>::Options;
+
   void fail(const std::string& text) {
     if (difference_.empty()) difference_ = text;
   }
@@ -126,7 +218,10 @@ class Run {
             v.insert(v.end(), static_cast<std::size_t>(dims.v_dim),
                      number + 0.25f * static_cast<float>(head) + 0.125f);
           }
-          if (model != nullptr) model->rows[layer][first + i] = {number, 0};
+          if (model == nullptr) continue;
+          model->rows[layer][first + i] = {number, 0};
+          if (layer == 0) model->tokens.push_back(next_token_++);
+          written_[model->tokens[static_cast<std::size_t>(first + i)]][layer] = number;
         }
         const Index k_cols = dims.n_kv_heads * dims.k_dim, v_cols = dims.n_kv_heads * dims.v_dim;
         cache.append(layer, RowsView<const float>{k.data(), piece, k_cols, k_cols},
@@ -221,6 +316,7 @@ class Run {
           rows = std::move(shifted);
         }
         model.kv_len += delta;
+        model.tokens.erase(model.tokens.begin() + first + delta, model.tokens.begin() + first);
         return;
       }
       case Kind::kClear:
@@ -235,9 +331,55 @@ class Run {
         cache = std::move(other);
         return;
       }
+      case Kind::kInsert:
+      case Kind::kAdopt:
+      case Kind::kEvict:
+        if constexpr (kCanShare)
+          if (store_) share(o, cache, model);
+        return;
     }
   }
+  void share(const Operation& o, Cache& cache, Model& model) {
+    if (o.kind == Kind::kInsert) {
+      const Index n = model.epoch == 0 ? store_model_->insert(model.tokens, model.unshifted()) : 0;
+      if (const Index got = store_->insert(model.tokens, cache); got != n)
+        fail("insert gave " + std::to_string(got) + ", not " + std::to_string(n));
+      ended_.push_back(model.tokens);
+    } else if (o.kind == Kind::kEvict) {
+      const Index n = o.a % (store_model_->size() + 1);
+      store_->trim(n * store_->pool().page_bytes() + o.b % store_->pool().page_bytes());
+      store_model_->evict(n);
+    } else if (!ended_.empty()) {
+      // A sequence that was there, perhaps cut, perhaps continued; the cache has its beginning or nothing.
+      std::vector<TokenId> tokens = ended_[static_cast<std::size_t>(o.a) % ended_.size()];
+      tokens.resize(tokens.size() - static_cast<std::size_t>(o.b) % (1 + tokens.size() / 2));
+      for (Index i = o.b % 3; i > 0; --i) tokens.push_back(-1);
+      if (const auto n = static_cast<std::size_t>(model.kv_len);
+          n > tokens.size() || !std::equal(model.tokens.begin(), model.tokens.end(), tokens.begin())) {
+        cache.clear(model.epoch);
+        truncate(model, 0);
+      }
+      const Index most = std::min(static_cast<Index>(tokens.size()) - 1, kCapacity);
+      Index n = std::min(store_model_->match(tokens), most / Cache::kPageSize * Cache::kPageSize);
+      if (most < 0 || model.epoch != 0 || model.unshifted() < model.kv_len) n = 0;
+      const Index gain = std::max<Index>(0, n - model.kv_len);
+      if (const Index got = store_->adopt(tokens, cache); got != gain)
+        fail("adopt gave " + std::to_string(got) + ", not " + std::to_string(gain));
+      if (gain == 0) return;
+      store_model_->use(tokens, n);
+      model.tokens.assign(tokens.begin(), tokens.begin() + n);
+      model.kv_len = n;
+      for (Index position = 0; position < n; ++position)
+        for (const auto& [layer, number] : written_[tokens[static_cast<std::size_t>(position)]])
+          model.rows[layer][position] = {number, 0};
+    }
+    if (store_->bytes() != store_model_->size() * store_->pool().page_bytes())
+      fail("the store holds " + std::to_string(store_->bytes()) + " bytes");
+    for (const std::vector<TokenId>& tokens : ended_)
+      if (store_->match(tokens) != store_model_->match(tokens)) fail("the store holds other prefixes");
+  }
   static void truncate(Model& model, Index new_len) {
+    model.tokens.resize(static_cast<std::size_t>(new_len));
     for (auto& [layer, rows] : model.rows) rows.erase(rows.lower_bound(new_len), rows.end());
     model.kv_len = new_len;
   }
@@ -299,6 +441,11 @@ class Run {
   std::vector<Cache> caches_;
   std::vector<Model> models_;
   float next_ = 1.0f;
+  TokenId next_token_ = 0;
+  std::map<TokenId, std::map<Index, float>> written_;  // [token][layer]
+  std::optional<typename StoreOf<Cache>::type> store_;
+  std::optional<StoreModel> store_model_;
+  std::vector<std::vector<TokenId>> ended_;  // sequences that were in the store once
   std::string difference_;
 };
 
@@ -329,12 +476,12 @@ const KvShape kMixed{{{2, 3, 2, {}, 0},
 const KvShape kBounded{{{1, 2, 2, {.window = 5}, 0}, {1, 1, 3, {.window = 1, .n_sink = 3}, 1}}};
 
 /// Random sequences of operations for one cache; a difference is reported by the shortest list found. `after` is
-/// called when all caches of a sequence are gone.
+/// called when all caches of a sequence are gone, and their store of max_pages.
 template <class Cache, class After>
 void check_random_sequences(const KvShape& shape, const typename Cache::Options& options, std::uint64_t seed,
-                            Index n, const After& after) {
+                            Index n, const After& after, Index max_pages = 0) {
   const auto difference = [&](const std::vector<Operation>& operations) {
-    return Run<Cache>(shape, options)(operations);
+    return Run<Cache>(shape, options, max_pages)(operations);
   };
   SplitMix64 random(seed);
   for (Index i = 0; i < n; ++i) {
@@ -364,7 +511,12 @@ TEST_CASE_TEMPLATE("random operations: paged caches do as their models, and all 
                    PagedCache<1>, PagedCache<3>, PagedCache<16>) {
   check_random_sequences<Cache>(kMixed, {}, 3, 150);
   PagePool pool(Cache::page_bytes(kMixed));
-  check_random_sequences<Cache>(kMixed, {.pool = &pool}, 4, 150, [&] { CHECK(pool.pages_in_use() == 0); });
+  const auto all_are_back = [&] { CHECK(pool.pages_in_use() == 0); };
+  check_random_sequences<Cache>(kMixed, {.pool = &pool}, 4, 150, all_are_back);
+  for (const Index max_pages : {1, 7, 100}) {
+    CAPTURE(max_pages);
+    check_random_sequences<Cache>(kMixed, {.pool = &pool}, 8, 150, all_are_back, max_pages);
+  }
 }
 
 TEST_CASE("random operations: rings do as their models, as far as a query sees") {
@@ -393,7 +545,7 @@ class Faulty : public ContiguousCache<> {
 };
 
 TEST_CASE("random operations: a rare fault is found, and by a short list of operations") {
-  SplitMix64 random(7);
+  SplitMix64 random(12);
   const auto fails = [](const std::vector<Operation>& operations) {
     return !Run<Faulty>(kMixed, {})(operations).empty();
   };
