@@ -165,11 +165,15 @@ void register_read() {
 const bool kReadsRegistered = [] {
   register_read<F32>();
   register_read<kvdecode::F16>();
+  register_read<kvdecode::BF16>();
   register_read<kvdecode::Int8>();
   register_read<kvdecode::Int8, kvdecode::HadInt4>();
+  register_read<kvdecode::Int8, kvdecode::Turbo3>();
   register_read<kvdecode::Int4>();
   register_read<kvdecode::Int3>();
   register_read<kvdecode::Asym4>();
+  register_read<kvdecode::HadInt4>();
+  register_read<kvdecode::HadInt3>();
   register_read<kvdecode::Turbo4>();
   register_read<kvdecode::Turbo3>();
   register_read<kvdecode::Turbo2>();
