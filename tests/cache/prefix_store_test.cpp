@@ -296,17 +296,19 @@ TEST_CASE("prefix store: what a shift has moved, and what follows it, is neither
   const Tokens left = counted(10) + counted(6, 14);
   CHECK(f.store.insert(left, cache) == 8);
   CHECK(f.store.match(left) == 8);
-  f.leave(left);  // computed without the tokens that were dropped
+  const Tokens fresh = left + counted(9), other = left + counted(9, 300);
+  f.leave(fresh);  // computed without the tokens that were dropped
   const std::vector<float> before = numbers(cache, 0);
-  CHECK(f.store.adopt(left + counted(9), cache) == 0);
+  CHECK(f.store.adopt(fresh, cache) == 0);
   CHECK(numbers(cache, 0) == before);
-  run(cache, left + counted(9));
-  CHECK(f.store.insert(left + counted(9), cache) == 8);
-  CHECK(f.store.match(left + counted(9)) == 16);
+  run(cache, other);
+  CHECK(f.store.insert(other, cache) == 8);
+  CHECK(f.store.match(other) == 16);
   // Without them it is a sequence like any other.
   cache.truncate(10);
-  CHECK(f.store.adopt(left + counted(9), cache) == 6);
-  check_holds(cache, left);
+  CHECK(f.store.adopt(fresh, cache) == 14);
+  check_holds(cache, std::span(fresh).first(24));
+  cache.truncate(16);
   cache.shift(16, -3);  // moves nothing
   CHECK(f.store.insert(counted(10) + counted(3, 14), cache) == 12);
 }

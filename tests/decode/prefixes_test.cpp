@@ -9,6 +9,7 @@
 
 #include <doctest/doctest.h>
 
+#include <cstdint>
 #include <new>
 #include <span>
 #include <string>
@@ -21,8 +22,7 @@ using namespace kvdecode;
 using kvdecode_test::check_same_bits;
 using kvdecode_test::random_tokens;
 using kvdecode_test::RandomModel;
-using Cache = PagedCache<4>;
-using Store = PrefixStore<Cache>;
+using SmallPages = PagedCache<4>;
 using Tokens = std::vector<TokenId>;
 
 Transformer<float> small_transformer(std::string_view words = "gqa") {
@@ -37,14 +37,14 @@ std::vector<float> copied(std::span<const float> logits) {
   return std::vector<float>(logits.begin(), logits.end());
 }
 /// The logits after tokens, by a decoder of its own without a store.
-template <class Named = Cache>
+template <class Named = SmallPages>
 std::vector<float> alone(const Transformer<float>& transformer, const Tokens& tokens) {
   Decoder decoder(transformer, Cached<Named>{.max_seq_len = 100});
   return copied(decoder.append(tokens));
 }
 
 /// A pool and a store for decoders of one model.
-template <class Named = Cache>
+template <class Named = SmallPages>
 struct Shared {
   explicit Shared(const Transformer<float>& t, Index max_pages_kept = 0, Index max_pages = 0)
       : transformer(t),
@@ -140,7 +140,7 @@ TEST_CASE("prefixes: a rotary epoch other than 0 shares nothing") {
     const Tokens tokens = random_tokens(20, 37, 1);
     for (int round = 0; round < 2; ++round) {
       auto decoder = shared.decoder();
-      Decoder recompute(shared.transformer, Recompute<Cache>{});
+      Decoder recompute(shared.transformer, Recompute<SmallPages>{});
       decoder.append(std::span(tokens).first(8));
       recompute.append(std::span(tokens).first(8));
       CHECK(decoder.statistics().n_tokens_adopted == 4 * round);
@@ -162,7 +162,7 @@ TEST_CASE("prefixes: a shifted sequence goes on as it would without a store") {
   const Tokens left = Tokens(tokens.begin(), tokens.begin() + 6) + Tokens(tokens.begin() + 9, tokens.end());
   shared.decoder().append(left + more);  // what another has run afresh
   auto decoder = shared.decoder();
-  Decoder plain(shared.transformer, Cached<Cache>{.max_seq_len = 100});
+  Decoder plain(shared.transformer, Cached<SmallPages>{.max_seq_len = 100});
   decoder.append(tokens);
   plain.append(tokens);
   decoder.shift(9, -3);
@@ -252,13 +252,14 @@ TEST_CASE(
     "prefixes: a pool with a limit serves one long sequence after another, and keeps what there is room "
     "for") {
   Shared shared(small_transformer(), 0, 12);
-  for (int i = 0; i < 6; ++i) {
+  for (std::uint64_t i = 0; i < 6; ++i) {
     auto decoder = shared.decoder();
     const Tokens tokens = random_tokens(4, 37, 1) + random_tokens(36, 37, 10 + i);
     check_same_bits(copied(decoder.append(tokens)), alone(shared.transformer, tokens));
     CHECK(decoder.statistics().n_tokens_adopted == (i == 0 ? 0 : 4));
     CHECK(shared.pool.pages_in_use() <= 12);
-    Decoder other(shared.transformer, Cached<Cache>{.max_seq_len = 100, .cache = {.pool = &shared.pool}});
+    Decoder other(shared.transformer,
+                  Cached<SmallPages>{.max_seq_len = 100, .cache = {.pool = &shared.pool}});
     CHECK_THROWS_AS(other.append(tokens), Error);  // the decoder's own pages are no spare ones
     CHECK(other.kv_len() == 0);
   }
@@ -269,13 +270,28 @@ TEST_CASE("prefixes: strategies are for the store's caches only") {
   Shared shared(small_transformer());
   PagePool other(shared.pool.page_bytes());
   CHECK_THROWS_WITH_AS(
-      Decoder(shared.transformer, Cached<Cache>{.cache = {.pool = &other}, .prefixes = &shared.store}),
+      Decoder(shared.transformer, Cached<SmallPages>{.cache = {.pool = &other}, .prefixes = &shared.store}),
       "prefix store: the cache's pages are of another pool than the store's", Error);
-  CHECK_THROWS_AS(Decoder(small_transformer("mha"), Cached<Cache>{.prefixes = &shared.store}), Error);
-  CHECK_THROWS_WITH_AS(Decoder(small_transformer("sliding"), Cached<Cache>{.prefixes = &shared.store}),
+  CHECK_THROWS_AS(Decoder(small_transformer("mha"), Cached<SmallPages>{.prefixes = &shared.store}), Error);
+  CHECK_THROWS_WITH_AS(Decoder(small_transformer("sliding"), Cached<SmallPages>{.prefixes = &shared.store}),
                        "prefix store: the cache was made for another KvShape than the store", Error);
   const auto decoder = shared.decoder();
   CHECK(&decoder.cache().pool() == &shared.pool);
+}
+
+TEST_CASE("prefixes: the README's decoder uses them") {
+  const auto transformer = small_transformer();
+  const Tokens tokens = random_tokens(40, 37, 1);
+  // [readme]
+  using Cache = kvdecode::PagedCache<>;
+  kvdecode::PagePool pool(Cache::page_bytes(transformer.kv_shape()));
+  kvdecode::PrefixStore<Cache> prefixes(pool, transformer.kv_shape(), {.max_bytes = 1 << 30});
+  kvdecode::Decoder decoder(transformer, kvdecode::Cached<Cache>{.prefixes = &prefixes});
+  // [readme]
+  decoder.append(tokens);
+  decoder.clear();
+  check_same_bits(copied(decoder.append(tokens)), alone(transformer, tokens));
+  CHECK(decoder.statistics().n_tokens_adopted == 32);
 }
 
 TEST_CASE("prefixes: generate finds them, and its statistics tell") {
@@ -294,7 +310,7 @@ TEST_CASE("prefixes: threads decode over one store, and their logits do not know
   Shared shared(small_transformer(), 8, 60);
   std::vector<Tokens> prompts;
   std::vector<std::vector<float>> expected;
-  for (int i = 0; i < 4; ++i) {
+  for (std::uint64_t i = 0; i < 4; ++i) {
     prompts.push_back(random_tokens(9, 37, 1) + random_tokens(11, 37, 10 + i / 2) +
                       random_tokens(6, 37, 20 + i));
     expected.push_back(alone(shared.transformer, prompts.back()));
