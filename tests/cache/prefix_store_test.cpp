@@ -62,7 +62,8 @@ std::vector<float> numbers_of(std::span<const TokenId> tokens) {
   return numbers;
 }
 /// Runs what the cache has not seen of a sequence.
-void run(Cache& cache, const Tokens& tokens) {
+template <class Any>
+void run(Any& cache, const Tokens& tokens) {
   const Index begin = cache.kv_len(), n = static_cast<Index>(tokens.size()) - begin;
   cache.reserve(n);
   for (const Index layer : {0, 1}) {
@@ -77,7 +78,8 @@ void run(Cache& cache, const Tokens& tokens) {
   cache.commit();
 }
 /// The numbers of all positions, those of keys and values being the same; empty if they are not.
-std::vector<float> numbers(const Cache& cache, Index layer) {
+template <class Any>
+std::vector<float> numbers(const Any& cache, Index layer) {
   std::vector<float> keys, values;
   const auto read = [](const auto& runs, std::vector<float>& result) {
     for (const auto& run : runs)
@@ -91,7 +93,8 @@ std::vector<float> numbers(const Cache& cache, Index layer) {
   read(cache.values(layer, 0), values);
   return keys == values ? keys : std::vector<float>{};
 }
-void check_holds(const Cache& cache, std::span<const TokenId> tokens) {
+template <class Any>
+void check_holds(const Any& cache, std::span<const TokenId> tokens) {
   CHECK(cache.kv_len() == static_cast<Index>(tokens.size()));
   for (const Index layer : {0, 1, 2}) CHECK(numbers(cache, layer) == numbers_of(tokens));
 }
@@ -371,6 +374,22 @@ TEST_CASE(
   CHECK(f.pool.pages_in_use() == 8);
 }
 
+TEST_CASE("prefix store: a page stays while a cache refers to one that follows it") {
+  Fixture f(0, 6);
+  f.leave(counted(4));
+  Cache live = f.cache(), other = f.cache();
+  run(live, counted(8));
+  CHECK(f.store.insert(counted(8), live) == 8);  // after a page that only the store refers to
+  CHECK(f.pool.pages_in_use() == 3);
+  CHECK_THROWS_AS(other.reserve(16), Error);
+  CHECK(f.store.match(counted(8)) == 8);
+  live.clear();
+  other.reserve(16);
+  CHECK(f.store.match(counted(8)) == 8);
+  other.reserve(24);
+  CHECK(f.store.bytes() == 0);
+}
+
 TEST_CASE("prefix store: several stores over one pool are all asked, one that is gone is not") {
   PagePool pool(kPageBytes, {.max_pages = 6});
   Store first(pool, kShape);
@@ -410,6 +429,30 @@ TEST_CASE("prefix store: thousands of sequences are all found") {
     REQUIRE(f.store.adopt(tokens, found) == 8);
     REQUIRE(numbers(found, 1) == numbers_of(std::span(tokens).first(8)));
   }
+}
+
+TEST_CASE("prefix store: sequences whose hashes are the same are told apart") {
+  using SmallPages = PagedCache<3>;
+  PagePool pool(SmallPages::page_bytes(kShape));
+  PrefixStore<SmallPages> store(pool, kShape);
+  const auto cache = [&] { return SmallPages(kShape, kCapacity, {.pool = &pool}); };
+  // Found by trying: the store's hash of one is that of the other.
+  const Tokens a{12368405, 14402477, 0}, b{12224472, 15353921, 2086005954}, rest = counted(4);
+  SmallPages first = cache(), second = cache();
+  run(first, a + rest);
+  run(second, b + rest);
+  CHECK(store.insert(a + rest, first) == 6);
+  CHECK(store.match(b) == 0);
+  CHECK(store.insert(b, second) == 3);
+  CHECK(store.match(b + rest) == 3);  // the next page is there, after a
+  CHECK(store.insert(b + rest, second) == 6);
+  SmallPages third = cache();
+  CHECK(store.adopt(b + rest, third) == 6);
+  check_holds(third, b + counted(3));
+  // Either goes without the other.
+  store.trim(3 * pool.page_bytes());
+  CHECK(store.match(a + rest) == 3);
+  CHECK(store.match(b + rest) == 6);
 }
 
 TEST_CASE("prefix store: an allocation that fails, in any place, changes nothing") {

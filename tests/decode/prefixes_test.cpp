@@ -279,6 +279,29 @@ TEST_CASE("prefixes: strategies are for the store's caches only") {
   CHECK(&decoder.cache().pool() == &shared.pool);
 }
 
+TEST_CASE("prefixes: models of one shape do not take one another's keys and values") {
+  const RandomModel model("gqa"), other("gqa relu");
+  const Transformer<float> first(model.config, model.weights), again(model.config, model.weights);
+  PagePool pool(SmallPages::page_bytes(first.kv_shape()));
+  PrefixStore<SmallPages> store(pool, first.kv_shape());
+  const Cached<SmallPages> strategy{.prefixes = &store};
+  Decoder(first, strategy).append(random_tokens(8, 37, 1));
+  Decoder second(again, strategy);  // the same weights
+  second.append(random_tokens(8, 37, 1));
+  CHECK(second.statistics().n_tokens_adopted == 4);
+  CHECK_THROWS_WITH_AS(
+      Decoder(Transformer<float>(other.config, other.weights), strategy),
+      "prefix store: it holds keys and values of another model, other activations (exact, not "
+      "exact) or another scalar",
+      Error);
+  CHECK_THROWS_WITH_AS(Decoder(Transformer<float, Int8Activations>(model.config, model.weights), strategy),
+                       "prefix store: it holds keys and values of another model, other activations (exact, "
+                       "not int8) or another "
+                       "scalar",
+                       Error);
+  CHECK_THROWS_AS(Decoder(Transformer<double>(model.config, model.weights), strategy), Error);
+}
+
 TEST_CASE("prefixes: the README's decoder uses them") {
   const auto transformer = small_transformer();
   const Tokens tokens = random_tokens(40, 37, 1);

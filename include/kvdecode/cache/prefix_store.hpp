@@ -17,7 +17,9 @@
 #include <limits>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
+#include <string_view>
 #include <utility>
 
 namespace kvdecode::inline KVDECODE_ABI {
@@ -54,6 +56,14 @@ class PrefixStore {
   static constexpr Index kPageSize = Cache::kPageSize;
   struct Options {
     Index max_bytes = 0;  // of the pages it refers to; 0: no limit but the pool's
+  };
+  /// What tells models of one shape apart, as long as they live.
+  struct Origin {
+    const void* weights = nullptr;      // where they lie
+    std::string_view activations = {};  // the policy's name, which is never gone
+    Index scalar_bytes = 0;
+
+    friend bool operator==(const Origin&, const Origin&) = default;
   };
 
   /// @param pool   of pages of Cache::page_bytes(shape)
@@ -159,6 +169,15 @@ class PrefixStore {
     if (!(cache.shape() == shape_)) [[unlikely]]
       detail::raise(ErrorCode::kMismatch,
                     "prefix store: the cache was made for another KvShape than the store");
+  }
+  /// Makes the store that of one model, unless it is already. @throws Error kMismatch if it is another's
+  void require_origin(const Origin& origin) {
+    const std::lock_guard lock(mutex_);
+    if (!origin_) origin_ = origin;
+    if (!(*origin_ == origin)) [[unlikely]]
+      detail::raise(ErrorCode::kMismatch,
+                    "prefix store: it holds keys and values of another model, other activations (",
+                    origin_->activations, ", not ", origin.activations, ") or another scalar");
   }
 
  private:
@@ -289,6 +308,7 @@ class PrefixStore {
   Options options_;
   Index max_pages_ = std::numeric_limits<Index>::max();
   mutable std::mutex mutex_;
+  std::optional<Origin> origin_;
   Vector<Node*> buckets_;  // a power of two of them, or none
   Index n_nodes_ = 0;
   Node* newest_ = nullptr;

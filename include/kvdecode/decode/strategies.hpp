@@ -129,7 +129,7 @@ struct Cached {
   Index max_positions(const ModelConfig& config) const noexcept {
     return detail::max_positions(config, max_seq_len);
   }
-  /// @throws Error kMismatch also if the prefixes are for other caches
+  /// @throws Error kMismatch also if the prefixes are for other caches or another model
   template <class T>
   auto make_cache(const T& transformer) const {
     detail::check_strategy(max_seq_len, prefill_chunk);
@@ -140,7 +140,11 @@ struct Cached {
       if (prefixes != nullptr && options.pool == nullptr) options.pool = &prefixes->pool();
     Result result(transformer.kv_shape(), max_positions(transformer.config()), options);
     if constexpr (SharesPages<Cache>)
-      if (prefixes != nullptr) prefixes->require_same(result);
+      if (prefixes != nullptr) {
+        prefixes->require_same(result);
+        prefixes->require_origin({transformer.weights().token_embedding.data, T::activations::kName,
+                                  static_cast<Index>(sizeof(typename T::scalar))});
+      }
     return result;
   }
   template <class T, class S, class C>
