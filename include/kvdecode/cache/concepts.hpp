@@ -5,7 +5,8 @@
 //
 //   ContiguousCache      all memory at once, one stream a head: the longest sequence is known
 //   GrowingCache         doubles as the sequence grows: the length is not known
-//   PagedCache           pages of a pool, shared by forks until they write: beams, many answers to one prompt
+//   PagedCache           pages of a pool, shared by forks until they write: beams, many answers to one prompt; with
+//                        a PrefixStore, prompts that begin alike
 //   SlidingWindowCache   a ring for each layer that sees a part of the sequence: models with windows or chunks
 //   SinkCache            the first positions and the last ones, constant size: sequences without end
 #pragma once
