@@ -192,8 +192,12 @@ TEST_CASE("prefix store: a cache that has a part of it gains the rest; one that 
   Cache in_step = f.cache();
   run(in_step, counted(3));
   in_step.reserve(30);
+  const std::vector<float> rows(2 * 6, 1.0f);
+  in_step.append(0, RowsView<const float>{rows.data(), 2, 6, 6}, RowsView<const float>{rows.data(), 2, 6, 6});
   CHECK(f.store.adopt(tokens, in_step) == 13);
   CHECK(in_step.bytes() == 4 * kPageBytes);
+  check_holds(in_step, counted(16));
+  CHECK(f.pool.pages_in_use() == 5 + 1);  // the page of cache that it has to itself
 }
 
 TEST_CASE("prefix store: what two sequences have computed alike is kept once") {

@@ -170,8 +170,14 @@ TEST_CASE("prefixes: a shifted sequence goes on as it would without a store") {
   check_same_bits(copied(decoder.append(more)), copied(plain.append(more)));
   check_same_bits(copied(decoder.logits()), copied(plain.logits()));
   CHECK(decoder.statistics().n_tokens_adopted == 4);  // before the shift
-  auto fresh = shared.decoder();
-  check_same_bits(copied(fresh.append(left + more)), alone(shared.transformer, left + more));
+  // What it leaves is what a fresh sequence has too.
+  const Tokens other = random_tokens(13, 37, 3);
+  decoder.truncate(17);
+  decoder.append(other);
+  for (const Tokens& end : {more, other}) {
+    auto fresh = shared.decoder();
+    check_same_bits(copied(fresh.append(left + end)), alone(shared.transformer, left + end));
+  }
 }
 
 TEST_CASE("prefixes: a prompt that is stopped leaves what it has run") {
