@@ -4,6 +4,4 @@
 #include <kvdecode/cache/contiguous.hpp>
 #include <kvdecode/cache/prefix_store.hpp>
 
-void keep(kvdecode::PagePool& pool) {
-  kvdecode::PrefixStore<kvdecode::ContiguousCache<>> store(pool, {});
-}
+void keep(kvdecode::PagePool& pool) { kvdecode::PrefixStore<kvdecode::ContiguousCache<>> store(pool, {}); }
