@@ -35,6 +35,8 @@
 #include <kvdecode/decode/strategies.hpp>
 #include <kvdecode/model/cache_bytes.hpp>
 #include <kvdecode/model/config.hpp>
+#include <kvdecode/model/cost.hpp>
+#include <kvdecode/model/cost_table.hpp>
 #include <kvdecode/model/random_weights.hpp>
 #include <kvdecode/model/transformer.hpp>
 #include <kvdecode/model/weights.hpp>
