@@ -143,6 +143,12 @@ endif()
 if(TARGET kvdecode_bench)
   add_test(NAME bench.smoke COMMAND "${tools_dir}/bench_smoke.sh" $<TARGET_FILE:kvdecode_bench>)
   set_tests_properties(bench.smoke PROPERTIES LABELS bench)
+  if(KVDECODE_PYTHON)
+    add_test(NAME bench.plot
+             COMMAND "${tools_dir}/check_plot.sh" "${KVDECODE_PYTHON}" "${PROJECT_SOURCE_DIR}/bench/plot.py"
+                     "${tests_dir}/data/bench" "${PROJECT_BINARY_DIR}/tests/plot")
+    set_tests_properties(bench.plot PROPERTIES LABELS bench SKIP_RETURN_CODE 77)
+  endif()
 endif()
 if(TARGET bench_model AND EXISTS "${PROJECT_SOURCE_DIR}/${shipped_model}/config.json")
   add_test(NAME bench.model

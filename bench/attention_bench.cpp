@@ -1,12 +1,18 @@
 // SPDX-License-Identifier: MIT
 // Attention alone, for a sequence that grows to n_tokens one token at a time: recomputing every row at every
 // step against computing the new one. One KV head of 64 numbers, no projections: what is left is the O(T^3)
-// and the O(T^2). And how fast attention reads keys and values in each format of caches.
+// and the O(T^2). And how fast attention reads keys and values in each format of caches, beside Eigen's products and a
+// textbook loop.
+#include "rates.hpp"
+
 #include <kvdecode/kvdecode.hpp>
 
 #include <benchmark/benchmark.h>
 
+#include <Eigen/Core>
+
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <span>
 #include <string>
@@ -17,8 +23,6 @@ namespace {
 
 using kvdecode::F32;
 using kvdecode::Index;
-using kvdecode::KvShape;
-using Cache = kvdecode::ContiguousCache<F32>;
 
 constexpr Index kHeadDim = 64;
 
@@ -66,23 +70,29 @@ void attention(benchmark::State& state) {
   const Index n_tokens = state.range(0);
   const Sequence s(n_tokens);
   std::vector<float> scratch(static_cast<std::size_t>(kvdecode::kernels::attention_scratch(1, kHeadDim)));
-  std::vector<float> naive(s.q.size()), cached(s.q.size());
-  decode<true>(s, n_tokens, scratch, naive);
-  decode<false>(s, n_tokens, scratch, cached);
-  if (std::memcmp(naive.data(), cached.data(), naive.size() * sizeof(float)) != 0)
+  std::vector<float> out(s.q.size()), expected(s.q.size());
+  // Equality first: the last naive step computes every row again, the cached ones left them one by one.
+  decode<false>(s, n_tokens, scratch, out);
+  for (Index row = 0; row < n_tokens; ++row) attend(s, row, scratch, expected.data() + row * kHeadDim);
+  if (std::memcmp(out.data(), expected.data(), out.size() * sizeof(float)) != 0)
     return state.SkipWithError("recomputed and cached attention differ");
   for (auto _ : state) {
-    decode<recompute>(s, n_tokens, scratch, recompute ? naive : cached);
+    decode<recompute>(s, n_tokens, scratch, out);
     benchmark::ClobberMemory();
   }
-  // Sum over steps t of the rows computed, each over its own positions; two multiply-adds a number and
-  // position.
-  const double T = static_cast<double>(n_tokens);
-  const double pairs = recompute ? T * (T + 1) * (T + 2) / 6 : T * (T + 1) / 2;
-  state.counters["multiply_adds"] = pairs * 2 * kHeadDim;
-  state.counters["flops"] =
-      benchmark::Counter(pairs * 4 * kHeadDim, benchmark::Counter::kIsIterationInvariantRate);
-  state.counters["tokens/s"] = benchmark::Counter(T, benchmark::Counter::kIsIterationInvariantRate);
+  // A model of this one head: its scores and values are all that is computed here.
+  kvdecode::ModelConfig config;
+  config.n_layers = config.n_heads = config.n_kv_heads = 1;
+  config.d_model = config.head_dim = kHeadDim;
+  config.d_ff = config.vocab_size = 1;
+  config.max_seq_len = n_tokens;
+  const auto kind = recompute ? kvdecode::StrategyKind::kRecompute : kvdecode::StrategyKind::kCached;
+  const double multiply_adds =
+      kvdecode::model_cost(config).total(kind, 1, n_tokens).multiply_adds.attention();
+  state.counters["multiply_adds"] = multiply_adds;
+  state.counters["attention_multiply_adds"] = multiply_adds;
+  bench::set_rates(state, 0.0, 2.0 * multiply_adds);
+  state.counters["tokens/s"] = bench::rate(static_cast<double>(n_tokens));
   state.SetComplexityN(n_tokens);
 }
 
@@ -145,22 +155,88 @@ void attention_read(benchmark::State& state) {
     attend_all(k_format, v_format, keys, values, out);
     benchmark::ClobberMemory();
   }
-  const auto rate = [&](double amount) {
-    return benchmark::Counter(amount, benchmark::Counter::kIsIterationInvariantRate);
-  };
-  state.counters["bytes/s"] = rate(static_cast<double>(keys.size() + values.size()));
-  state.counters["positions/s"] = rate(static_cast<double>(n_tokens));
+  bench::set_rates(state, static_cast<double>(keys.size() + values.size()),
+                   4.0 * static_cast<double>(n_tokens * group_size * kHeadDim));
+  state.counters["positions/s"] = bench::rate(static_cast<double>(n_tokens));
+}
+
+// ---- The same without kvdecode --------------------------------------------------------------------------------
+
+using RowMatrix = Eigen::Matrix<float, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
+
+/// softmax(scale Q K^T) V as Eigen writes it. @param out  [group_size, kHeadDim]
+void attend_eigen(const Sequence& s, Index n_tokens, Index group_size, RowMatrix& scores, float* out) {
+  const Eigen::Map<const RowMatrix> q(s.q.data(), group_size, kHeadDim), k(s.k.data(), n_tokens, kHeadDim),
+      v(s.v.data(), n_tokens, kHeadDim);
+  scores.noalias() = 0.125f * (q * k.transpose());
+  Eigen::Map<RowMatrix> result(out, group_size, kHeadDim);
+  for (Index g = 0; g < group_size; ++g) {
+    scores.row(g) = (scores.row(g).array() - scores.row(g).maxCoeff()).exp();
+    scores.row(g) /= scores.row(g).sum();
+  }
+  result.noalias() = scores * v;
+}
+
+/// The same as textbooks write it.
+void attend_loop(const Sequence& s, Index n_tokens, Index group_size, RowMatrix& scores, float* out) {
+  for (Index g = 0; g < group_size; ++g) {
+    float* const p = scores.data() + g * n_tokens;
+    float maximum = -INFINITY, sum = 0.0f;
+    for (Index j = 0; j < n_tokens; ++j) {
+      p[j] = 0.0f;
+      for (Index e = 0; e < kHeadDim; ++e)
+        p[j] +=
+            s.q[static_cast<std::size_t>(g * kHeadDim + e)] * s.k[static_cast<std::size_t>(j * kHeadDim + e)];
+      p[j] *= 0.125f;
+      maximum = std::max(maximum, p[j]);
+    }
+    for (Index j = 0; j < n_tokens; ++j) sum += p[j] = std::exp(p[j] - maximum);
+    for (Index e = 0; e < kHeadDim; ++e) out[g * kHeadDim + e] = 0.0f;
+    for (Index j = 0; j < n_tokens; ++j)
+      for (Index e = 0; e < kHeadDim; ++e)
+        out[g * kHeadDim + e] += p[j] / sum * s.v[static_cast<std::size_t>(j * kHeadDim + e)];
+  }
+}
+
+template <auto attend_all>
+void attention_baseline(benchmark::State& state) {
+  const Index n_tokens = state.range(0), group_size = state.range(1);
+  const Sequence s(n_tokens);
+  RowMatrix scores(group_size, n_tokens);
+  std::vector<float> out(static_cast<std::size_t>(group_size * kHeadDim)), expected(out.size());
+  attend_all(s, n_tokens, group_size, scores, out.data());
+  // Equality first, up to roundings: the order of the sums is another one.
+  for (Index g = 0; g < group_size; ++g) {
+    Sequence alone = s;  // queries g at the last position
+    std::copy_n(s.q.data() + g * kHeadDim, kHeadDim, alone.q.data() + (n_tokens - 1) * kHeadDim);
+    std::vector<float> scratch(static_cast<std::size_t>(kvdecode::kernels::attention_scratch(1, kHeadDim)));
+    attend(alone, n_tokens - 1, scratch, expected.data() + g * kHeadDim);
+  }
+  for (std::size_t i = 0; i < out.size(); ++i)
+    if (!(std::abs(out[i] - expected[i]) < 1e-4f))
+      return state.SkipWithError("the baseline computes something else");
+  for (auto _ : state) {
+    attend_all(s, n_tokens, group_size, scores, out.data());
+    benchmark::ClobberMemory();
+  }
+  bench::set_rates(state, static_cast<double>(2 * n_tokens * kHeadDim * 4),
+                   4.0 * static_cast<double>(n_tokens * group_size * kHeadDim));
+  state.counters["positions/s"] = bench::rate(static_cast<double>(n_tokens));
 }
 
 /// 65,536 positions, 32 MiB as F32, read by one query head and by a group of four.
+void positions_and_groups(benchmark::internal::Benchmark* bench) {
+  bench->ArgNames({"n_tokens", "group_size"})
+      ->ArgsProduct({{1 << 16}, {1, 4}})
+      ->Unit(benchmark::kMillisecond);
+}
+
 template <class K, class V = K>
 void register_read() {
   std::string name(K::kName);
   if (!std::is_same_v<K, V>) name += "+" + std::string(V::kName);
   benchmark::RegisterBenchmark(("attention/read/" + name).c_str(), attention_read<K, V>)
-      ->ArgNames({"n_tokens", "group_size"})
-      ->ArgsProduct({{1 << 16}, {1, 4}})
-      ->Unit(benchmark::kMillisecond);
+      ->Apply(positions_and_groups);
 }
 const bool kReadsRegistered = [] {
   register_read<F32>();
@@ -180,18 +256,20 @@ const bool kReadsRegistered = [] {
   return true;
 }();
 
+BENCHMARK(attention_baseline<attend_eigen>)->Name("attention/eigen/f32")->Apply(positions_and_groups);
+BENCHMARK(attention_baseline<attend_loop>)->Name("attention/loop/f32")->Apply(positions_and_groups);
 BENCHMARK(attention_recompute)
     ->Name("attention/recompute/f32")
     ->ArgName("n_tokens")
     ->RangeMultiplier(2)
-    ->Range(32, 512)
+    ->Range(32, 1024)
     ->Unit(benchmark::kMillisecond)
     ->Complexity();
 BENCHMARK(attention_cached)
     ->Name("attention/cached/f32")
     ->ArgName("n_tokens")
     ->RangeMultiplier(2)
-    ->Range(32, 2048)
+    ->Range(32, 4096)
     ->Unit(benchmark::kMillisecond)
     ->Complexity();
 

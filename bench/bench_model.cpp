@@ -12,7 +12,6 @@
 // Before any time is taken, the logits of the last token are compared with those of the sequence alone on one thread,
 // computed by other steps: exit status 1 if a bit differs.
 #include "machine.hpp"
-#include "model_costs.hpp"
 
 #include "../examples/peak_memory.hpp"
 #include "../examples/program.hpp"
@@ -151,13 +150,13 @@ std::string percent(double share) { return share < 10.0 ? fixed(100.0 * share, 0
 /// Prints rows as they come, and keeps them as JSON.
 class Report {
  public:
-  Report(const Arguments& a, const kvdecode::LoadedModel& model, const bench::ModelCosts& costs,
+  Report(const Arguments& a, const kvdecode::LoadedModel& model, const kvdecode::Cost& token,
          const Plan& plan)
       : path_(a.json),
         shows_kinds_(a.activations.size() > 1 || a.cache_formats.size() > 1 || a.weights.size() > 1) {
     const kvdecode::BuildInfo build = kvdecode::build_info();
     const kvdecode::LoadReport& files = model.report;
-    const double flops = costs.layer_flops() + costs.head_flops();
+    const double flops = 2.0 * token.multiply_adds.linear();
     json_["kvdecode"] = {
         {"version", build.version}, {"instruction_set", build.instruction_set}, {"compiler", build.compiler}};
     json_["machine"] = Json::array();
@@ -168,7 +167,7 @@ class Report {
                       {"n_layers", model.config.n_layers},
                       {"vocab_size", model.config.vocab_size},
                       {"max_seq_len", model.config.max_seq_len},
-                      {"weight_bytes_per_token", costs.weight_bytes(1)},
+                      {"weight_bytes_per_token", token.weight_bytes},
                       {"weight_flops_per_token", flops},
                       {"formats", Json::object()}};
     std::string formats;
@@ -185,7 +184,7 @@ class Report {
     print_line(program::one_line(a.model));
     print_line("  " + program::one_line(files.architecture) + ", " +
                program::count(static_cast<Index>(files.n_parameters)) + " parameters" + formats);
-    print_line("  a token reads " + fixed(costs.weight_bytes(1) / 1e6, 1) + " MB of weights and computes " +
+    print_line("  a token reads " + fixed(token.weight_bytes / 1e6, 1) + " MB of weights and computes " +
                fixed(flops / 1e6, 1) + " Mflop with them");
     if (!shows_kinds_)
       print_line("  " + a.activations.front() + " activations, " + a.cache_formats.front() + " cache, " +
@@ -323,8 +322,12 @@ class Bench {
   using Segment = kvdecode::Segment<Cache>;
 
  public:
-  Bench(Model model, const bench::ModelCosts& costs, const Arguments& a, const Plan& plan)
-      : model_(std::move(model)), costs_(costs), arguments_(a), cache_(model_.kv_shape(), longest(plan)) {
+  Bench(Model model, const Arguments& a, const Plan& plan)
+      : model_(std::move(model)),
+        cost_(kvdecode::model_cost<typename Cache::KeyFormat, typename Cache::ValueFormat,
+                                   kvdecode::GgufFormats>(model_.config(), model_.weights())),
+        arguments_(a),
+        cache_(model_.kv_shape(), longest(plan)) {
     const Index vocab_size = model_.config().vocab_size;
     before_ = random_tokens(0, cache_.capacity(), vocab_size);
     for (Index i = 0; i < a.batches.back(); ++i)
@@ -456,21 +459,24 @@ class Bench {
 
   void set_costs(Row& row) const {
     const Test& test = row.test;
-    const double batch = static_cast<double>(row.batch), n_tokens = static_cast<double>(test.n_tokens);
-    row.bytes = 0.0;
-    row.flops = n_tokens * batch * costs_.layer_flops() +
-                (test.is_prefill ? 1.0 : n_tokens * batch) * costs_.head_flops();
-    if (!test.is_prefill) row.bytes = n_tokens * costs_.weight_bytes(row.batch);
-    for (Index position = test.depth; position < test.seq_len(); ++position) {
-      row.flops += batch * costs_.attention_flops(position);
-      if (!test.is_prefill) row.bytes += batch * costs_.template cache_bytes<Cache>(position);
+    if (test.is_prefill) {
+      row.bytes = 0.0;
+      row.flops = 2.0 * cost_.forward(test.depth, test.n_tokens).multiply_adds.total();
+      return;
     }
+    const double batch = static_cast<double>(row.batch);
+    kvdecode::Cost steps;  // of one sequence
+    for (Index position = test.depth; position < test.seq_len(); ++position)
+      steps += cost_.forward(position, 1);
+    row.flops = 2.0 * batch * steps.multiply_adds.total();
+    row.bytes = static_cast<double>(test.n_tokens) * cost_.weight_bytes(row.batch, row.batch) +
+                batch * steps.cache_bytes_read;
   }
 
   static constexpr Index kPass = 512;  // tokens, as a Decoder takes them
 
   Model model_;
-  const bench::ModelCosts& costs_;
+  kvdecode::ModelCost cost_;
   const Arguments& arguments_;
   Cache cache_;                               // of the first sequence
   std::vector<TokenId> before_;               // the tokens that all sequences begin with
@@ -507,8 +513,9 @@ int run(const Arguments& a) {
     kvdecode::page_in(model.report.files, line);
   }
   const std::vector<TokenId> text = a.text.empty() ? std::vector<TokenId>{} : read_text(a);
-  const bench::ModelCosts costs(model.config, model.weights);
-  Report report(a, model, costs, plan);
+  const kvdecode::ModelCost cost =
+      kvdecode::model_cost<kvdecode::F32, kvdecode::F32, kvdecode::GgufFormats>(model.config, model.weights);
+  Report report(a, model, cost.forward(0, 1), plan);
   for (const Index n_threads : a.threads) report.add(bench::measure_machine(n_threads));
   const kvdecode::Weights copied = copies ? kvdecode::copy_to_huge_pages(model.weights) : kvdecode::Weights{};
   for (const std::string& activations : a.activations)
@@ -519,7 +526,7 @@ int run(const Arguments& a) {
         for (const std::string& cache_format : a.cache_formats)
           kvdecode::visit_cache_format<float>(program::cache_format(cache_format), [&]<class K, class V>() {
             using Cache = kvdecode::ContiguousCache<K, V>;
-            Bench<Model, Cache> bench(transformer, costs, a, plan);
+            Bench<Model, Cache> bench(transformer, a, plan);
             const Row row{plan.tests.front(), activations, cache_format, weights, 1, 1};
             for (const Test& test : plan.tests) bench.measure(test, row, report);
             if (!text.empty()) measure_perplexity<Cache>(transformer, text, a, row, report);

@@ -5,8 +5,8 @@
 //
 // They take their time, and TinyLlama up to 9 GB: bench_main.cpp leaves them out unless a filter asks for them.
 // Run: build/bench/kvdecode_bench --benchmark_filter='^model/decode/smollm2-135m/q8_0/exact/'
-#include "machine.hpp"
-#include "model_costs.hpp"
+#include "random_blocks.hpp"
+#include "rates.hpp"
 
 #include <kvdecode/kvdecode.hpp>
 
@@ -14,7 +14,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -26,7 +25,6 @@ namespace {
 using kvdecode::FormatId;
 using kvdecode::GgufFormats;
 using kvdecode::Index;
-using kvdecode::MatrixView;
 using kvdecode::ModelConfig;
 using kvdecode::TokenId;
 using Cache = kvdecode::ContiguousCache<kvdecode::F16>;
@@ -59,53 +57,8 @@ ModelConfig config_of(const Shape& shape) {
   return config;
 }
 
-/// Random bytes as weights: any codes, and scales that keep activations in range.
-class RandomBlocks {
- public:
-  explicit RandomBlocks(FormatId format) : format_(format) {
-    kvdecode::detail::SplitMix64 random(1);
-    for (std::byte& byte : bytes_) byte = static_cast<std::byte>(random() & 0xff);
-  }
-  MatrixView matrix(kvdecode::Weights& weights, Index rows, Index cols) const {
-    const FormatId format =
-        visit_format(GgufFormats{}, format_, [&]<class F>() { return cols % F::kBlock == 0; })
-            ? format_
-            : FormatId::kQ8_0;
-    return visit_format(GgufFormats{}, format, [&]<class F>() -> MatrixView {
-      const Index row_bytes = F::row_bytes(cols), size = rows * row_bytes;
-      auto block = std::make_shared<kvdecode::Block<std::byte>>(size);
-      std::byte* const data = block->data();
-      if constexpr (F::kBlock == 1) {
-        kvdecode::detail::SplitMix64 random(2);
-        std::vector<double> numbers(4096);
-        for (double& number : numbers) number = random.normal() / kvdecode::sqrt(static_cast<double>(cols));
-        const Index n = std::min<Index>(rows * cols, 4096);
-        F::encode(numbers.data(), n, data);
-        for (Index at = F::row_bytes(n); at < size; at += F::row_bytes(n))
-          std::memcpy(data + at, data, static_cast<std::size_t>(std::min(F::row_bytes(n), size - at)));
-      } else {
-        for (Index at = 0; at < size; at += kBytes)
-          std::memcpy(data + at, bytes_, static_cast<std::size_t>(std::min(kBytes, size - at)));
-        // Without two bits of its exponent, whatever bytes hold a scale in half precision, it is less than 2^-7; an
-        // exponent of its own byte is near one.
-        for (Index i = 0; i < size; ++i) data[i] &= std::byte{0x9f};
-        if constexpr (F::kId == FormatId::kMXFP4)
-          for (Index i = 0; i < size; i += F::kBlockBytes) data[i] = std::byte{120};
-      }
-      weights.owners.push_back(std::move(block));
-      return {format, data, rows, cols, row_bytes, false};
-    });
-  }
-
- private:
-  static constexpr Index kBytes = 65521;  // a prime: rows differ
-
-  FormatId format_;
-  std::byte bytes_[kBytes];
-};
-
 kvdecode::Weights block_weights(const ModelConfig& config, FormatId format) {
-  const auto blocks = std::make_unique<RandomBlocks>(format);
+  const auto blocks = std::make_unique<bench::RandomBlocks>(format);
   kvdecode::Weights weights;
   const Index d = config.d_model, q_dim = config.n_heads * config.head_dim,
               kv_dim = config.n_kv_heads * config.head_dim;
@@ -133,7 +86,7 @@ kvdecode::Weights block_weights(const ModelConfig& config, FormatId format) {
 struct Model {
   ModelConfig config;
   kvdecode::Weights weights;
-  bench::ModelCosts costs;
+  kvdecode::ModelCost cost;
 };
 
 /// The model that a benchmark is about. The last one is kept: benchmarks of one model follow one another.
@@ -144,18 +97,12 @@ const Model& model_of(const Shape& shape, FormatId format) {
     model.reset();
     const ModelConfig config = config_of(shape);
     kvdecode::Weights weights = block_weights(config, format);
-    const bench::ModelCosts costs(config, weights);
-    model = std::make_unique<Model>(Model{config, std::move(weights), costs});
+    const auto cost =
+        kvdecode::model_cost<Cache::KeyFormat, Cache::ValueFormat, GgufFormats>(config, weights);
+    model = std::make_unique<Model>(Model{config, std::move(weights), cost});
     which = {shape.name, format};
   }
   return *model;
-}
-
-const bench::MachineLimits& limits_of(Index n_threads) {
-  static std::map<Index, bench::MachineLimits> known;
-  const auto found = known.find(n_threads);
-  return found != known.end() ? found->second
-                              : known.emplace(n_threads, bench::measure_machine(n_threads)).first->second;
 }
 
 // ---- Measuring ------------------------------------------------------------------------------------------------
@@ -178,17 +125,8 @@ void fill(Cache& cache, Index depth) {
 }
 
 void report(benchmark::State& state, double n_tokens, double bytes, double flops, Index n_threads) {
-  const bench::MachineLimits& limits = limits_of(n_threads);
-  const auto rate = [](double value) {
-    return benchmark::Counter(value, benchmark::Counter::kIsIterationInvariantRate);
-  };
-  state.counters["tokens/s"] = rate(n_tokens);
-  if (bytes > 0.0) {
-    state.counters["bytes/s"] = rate(bytes);
-    state.counters["of_read"] = rate(bytes / limits.read_bytes_per_second);
-  }
-  state.counters["flops"] = rate(flops);
-  state.counters["of_fma"] = rate(flops / limits.flops_per_second);
+  state.counters["tokens/s"] = bench::rate(n_tokens);
+  bench::set_rates(state, bytes, flops, n_threads);
 }
 
 template <class Activations>
@@ -225,9 +163,9 @@ void decode(benchmark::State& state, const Shape& shape, FormatId format) {
     forget();
   }
   const double n = static_cast<double>(batch);
-  report(state, n, model.costs.weight_bytes(batch) + n * model.costs.template cache_bytes<Cache>(depth),
-         n * (model.costs.layer_flops() + model.costs.head_flops() + model.costs.attention_flops(depth)),
-         n_threads);
+  const kvdecode::Cost alone_cost = model.cost.forward(depth, 1);
+  report(state, n, model.cost.weight_bytes(batch, batch) + n * alone_cost.cache_bytes_read,
+         2.0 * n * alone_cost.multiply_adds.total(), n_threads);
 }
 
 template <class Activations>
@@ -256,8 +194,7 @@ void prefill(benchmark::State& state, const Shape& shape, FormatId format) {
     cache.clear();
     benchmark::DoNotOptimize(run(tokens).data);
   }
-  double flops = static_cast<double>(n_tokens) * model.costs.layer_flops() + model.costs.head_flops();
-  for (Index position = 0; position < n_tokens; ++position) flops += model.costs.attention_flops(position);
+  const double flops = 2.0 * model.cost.forward(0, n_tokens).multiply_adds.total();
   report(state, static_cast<double>(n_tokens), 0.0, flops, n_threads);
 }
 
