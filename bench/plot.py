@@ -393,7 +393,7 @@ def roofline(results):
         many = [(a, b) for a, b, row in zip(x, y, rows) if row.args.get("d_out", 0) < 65536 and "d_out" in row.args]
         if len(many) > 1:
             ax.plot(*zip(*many), color=colour, linewidth=0.9, alpha=0.5)
-    ax.annotate(f"memory:\n{read / 1e9:.1f} GB/s", (lowest, 1.9 * lowest * read / 1e9), fontsize=9, va="bottom")
+    ax.annotate(f"memory:\n{read / 1e9:.1f} GB/s", (lowest, 2.3 * lowest * read / 1e9), fontsize=9, va="bottom")
     ax.annotate(f"cores: {fma / 1e9:.0f} Gflop/s", (highest, fma / 1e9), (-4, 5), textcoords="offset points",
                 fontsize=9, ha="right")
     ax.legend(loc="lower right", fontsize=9, frameon=True, framealpha=0.95, edgecolor="none", handletextpad=0.2)
@@ -521,8 +521,8 @@ def batch(results):
         end = min(points[-1][0], highest / each)
         ax.plot([0, end], [0, end * each], color=colour, linestyle=(0, (4, 3)), linewidth=1.2)
         if is_first:
-            ax.annotate("if each sequence came free", (end, end * each), (-8, 0), textcoords="offset points",
-                        color=colour, fontsize=9, ha="right", va="center")
+            ax.annotate("if each sequence came free", (end, end * each), (8, 0), textcoords="offset points",
+                        color=colour, fontsize=9, va="center")
     return by_argument(results, "batch", "depth", "Several sequences, one step for all",
                        "batch, sequences in a step", linear)
 

@@ -26,3 +26,22 @@ for name in "${cases[@]}"; do
     exit 1
   fi
 done
+
+# What it says in the end: both strategies line by line, growth beside that of the counts, and where attention overtakes.
+short='^(attention|decode)/(recompute|cached)/f32/n_tokens:(32|64|128)$|^step/(recompute|cached)/f32/position:(0|255)$'
+summary=$("$program" --benchmark_min_time=0.001 "--benchmark_filter=$short" 2>&1 | sed '1,/^Attention alone writes/d')
+says() {
+  grep -qE -- "$1" <<< "$summary" && return
+  echo "the summary has no /$1/: $summary"
+  exit 1
+}
+says '^ +128 +[0-9.]+ ms +[0-9.]+ ms +[0-9.]+ +4.579e\+07 against 1.057e\+06$'
+says 'recompute from T = 64 to 128: time grows as T\^[0-9.]+, multiply-adds as T\^2.97; fitted over all: .*N'
+says 'cached +from T = 64 to 128: time grows as T\^[0-9.]+, multiply-adds as T\^1.99; '
+says '^A whole model writes T tokens'
+says 'attention multiplies more than all matrices only from T = 400 on'
+if "$program" --benchmark_format=json --benchmark_min_time=0.001 "--benchmark_filter=$short" 2> /dev/null |
+  grep -q 'Attention alone'; then
+  echo "the summary is in the way of what reads JSON"
+  exit 1
+fi

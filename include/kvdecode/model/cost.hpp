@@ -95,9 +95,11 @@ inline double tetrahedron(double n) noexcept { return triangle(n) * (n + 2.0) / 
 
 /// Keys that the queries at positions [0, n) see, all together.
 inline double keys_seen(const AttentionSpan& span, Index n) noexcept {
-  if (span.chunk != 0)
-    return static_cast<double>(n / span.chunk) * triangle(static_cast<double>(span.chunk)) +
+  if (span.chunk != 0) {
+    const Index whole = n / span.chunk;  // chunks
+    return static_cast<double>(whole) * triangle(static_cast<double>(span.chunk)) +
            triangle(static_cast<double>(n % span.chunk));
+  }
   // Query i sees min(i + 1, window + n_sink): sinks are among the first i + 1 until the window has left them.
   const Index limit = span.window == 0 ? n : std::min(n, span.window + span.n_sink);
   return triangle(static_cast<double>(limit)) + static_cast<double>(n - limit) * static_cast<double>(limit);
@@ -106,7 +108,8 @@ inline double keys_seen(const AttentionSpan& span, Index n) noexcept {
 /// keys_seen(span, 1) + keys_seen(span, 2) + … + keys_seen(span, n).
 inline double keys_seen_by_prefixes(const AttentionSpan& span, Index n) noexcept {
   if (span.chunk != 0) {
-    const double chunk = static_cast<double>(span.chunk), whole = static_cast<double>(n / span.chunk),
+    const Index n_whole = n / span.chunk;
+    const double chunk = static_cast<double>(span.chunk), whole = static_cast<double>(n_whole),
                  rest = static_cast<double>(n % span.chunk);
     return triangle(chunk) * (chunk * triangle(whole - 1.0) + whole * rest) + whole * tetrahedron(chunk) +
            tetrahedron(rest);
@@ -255,15 +258,16 @@ struct ModelCost {
   }
   /// used(size) over the passes that a step of n tokens takes.
   double passes(double unused, Index n) const noexcept {
-    return static_cast<double>(n / prefill_chunk) * used(unused, prefill_chunk) +
-           used(unused, n % prefill_chunk);
+    const Index n_whole = n / prefill_chunk;
+    return static_cast<double>(n_whole) * used(unused, prefill_chunk) + used(unused, n % prefill_chunk);
   }
   /// passes(1) + passes(2) + … + passes(n)
   double passes_of_prefixes(double unused, Index n) const noexcept {
-    const double whole = static_cast<double>(n / prefill_chunk), chunk = static_cast<double>(prefill_chunk);
-    const Index rest = n % prefill_chunk;
-    const double n_whole = chunk * detail::triangle(whole - 1.0) + whole * static_cast<double>(rest + 1);
-    return n_whole * used(unused, prefill_chunk) + whole * used_by_prefixes(unused, prefill_chunk - 1) +
+    const Index n_whole = n / prefill_chunk, rest = n % prefill_chunk;
+    const double whole = static_cast<double>(n_whole), chunk = static_cast<double>(prefill_chunk);
+    const double n_full_passes =
+        chunk * detail::triangle(whole - 1.0) + whole * static_cast<double>(rest + 1);
+    return n_full_passes * used(unused, prefill_chunk) + whole * used_by_prefixes(unused, prefill_chunk - 1) +
            used_by_prefixes(unused, rest);
   }
 
