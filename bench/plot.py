@@ -470,8 +470,9 @@ def formats(results):
     return figure
 
 
-def by_argument(results, argument, other, title, label, decorate):
-    """Tokens per second of decoding against one argument with the other at its least, a line a model and format."""
+def by_argument(results, argument, other, title, label, bound_of, bound_text):
+    """Tokens per second of decoding against one argument with the other at its least, a line a model and format, each
+    with a dashed bound; the one that ends highest says what it is."""
     every = model_rows(results, "decode")
     least = min((row.args[other] for *_, row in every), default=None)
     lines = {}
@@ -483,12 +484,18 @@ def by_argument(results, argument, other, title, label, decorate):
     if not lines:
         return None
     figure, ax = plt.subplots(figsize=(8.0, 4.4))
-    labels = []
+    labels, bounds = [], []
     for (name, points), colour, marker in zip(lines.items(), COLOURS, "osD^vPX"):
         series = [(x, row["tokens/s"]) for x, row in points]
         ax.plot(*zip(*series), color=colour, marker=marker)
         labels.append((*series[-1], f"{name}\n{series[-1][1]:.0f} tokens/s", colour))
-        decorate(ax, points, colour, not labels[1:])
+        bound = bound_of(points)
+        if bound:
+            ax.plot(*zip(*bound), color=colour, linestyle=(0, (4, 3)), linewidth=1.2)
+            bounds.append((bound[(len(bound) + 1) // 2 if len(bound) > 2 else -1], colour))
+    if bounds:
+        place, colour = max(bounds, key=lambda bound: bound[0][1])
+        ax.annotate(bound_text, place, (8, 2), textcoords="offset points", color=colour, fontsize=9, va="bottom")
     last = max(x for points in lines.values() for x, _ in points)
     ax.set_xlim(0, last * 1.32)
     ax.set_ylim(bottom=0)
@@ -502,29 +509,19 @@ def by_argument(results, argument, other, title, label, decorate):
 
 
 def depth(results):
-    def limit(ax, points, colour, is_first):
-        bound = [(x, row["tokens/s"] / row["of_read"]) for x, row in points if row.get("of_read")]
-        if not bound:
-            return
-        ax.plot(*zip(*bound), color=colour, linestyle=(0, (4, 3)), linewidth=1.2)
-        if is_first:
-            ax.annotate("if reading weights and cache were all", bound[len(bound) // 2], (4, 6),
-                        textcoords="offset points", color=colour, fontsize=9)
+    def limit(points):
+        return [(x, row["tokens/s"] / row["of_read"]) for x, row in points if row.get("of_read")]
     return by_argument(results, "depth", "batch", "One sequence behind a longer and longer text",
-                       "depth, tokens in the cache", limit)
+                       "depth, tokens in the cache", limit, "if reading weights and cache were all")
 
 
 def batch(results):
-    def linear(ax, points, colour, is_first):
+    def linear(points):
         each = points[0][1]["tokens/s"] / points[0][0]  # of a sequence by itself
-        highest = 1.6 * max(row["tokens/s"] for _, row in points)
-        end = min(points[-1][0], highest / each)
-        ax.plot([0, end], [0, end * each], color=colour, linestyle=(0, (4, 3)), linewidth=1.2)
-        if is_first:
-            ax.annotate("if each sequence came free", (end, end * each), (8, 0), textcoords="offset points",
-                        color=colour, fontsize=9, va="center")
+        end = min(points[-1][0], 1.6 * max(row["tokens/s"] for _, row in points) / each)
+        return [(0, 0), (end, end * each)]
     return by_argument(results, "batch", "depth", "Several sequences, one step for all",
-                       "batch, sequences in a step", linear)
+                       "batch, sequences in a step", linear, "if each sequence came free")
 
 
 def model_table(results):
@@ -564,7 +561,8 @@ SECTIONS = [
      "may pass the roof of floats.", ""),
     ("formats", "Tokens per second by format of the weights", formats, model_table,
      "Decoding reads all weights for every token, so fewer bits a weight are more tokens, until unpacking them costs "
-     "more than reading them. The black mark is where a bar would end if memory were the only limit.", MODEL_COMMAND),
+     "more than reading them. The black mark is where a bar would end if memory were the only limit (rows of 576 numbers "
+     "are no whole blocks of 256: formats with such blocks keep them in q8_0, and pay for that).", MODEL_COMMAND),
     ("depth", "The cost of depth", depth, None,
      "The longer the text behind a token, the more keys and values its attention reads beside the weights. The dashed "
      "line is what reading all of that would allow.", MODEL_COMMAND),
