@@ -12,8 +12,11 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <array>
 #include <limits>
+#include <span>
+#include <utility>
 #include <vector>
 
 namespace {
@@ -286,6 +289,50 @@ TEST_CASE("linear: a scale is one operation an output, and no multiply-add") {
   CHECK(with[kvdecode::Work::kLinear] == 3 * 19 * 21);
   CHECK(without[kvdecode::Work::kLinear] == 3 * 19 * 21);
   CHECK(with.other_operations == without.other_operations + 3 * 19);
+}
+
+TEST_CASE_TEMPLATE("linear: products of different rows side by side are those of each alone", T, float,
+                   double) {
+  // The matrices lie among one another's rows, as those of heads do; parts of x and y are side by side too.
+  const Matrix all(FormatId::kF16, false, 3 * (20 + 9), 33);
+  for (const Index n : {1, 2, 7})
+    for (const Index parts : kParts) {
+      CAPTURE(n);
+      CAPTURE(parts);
+      const std::vector<T> numbers = draws<T>(n * 3 * 33, static_cast<std::uint64_t>(n));
+      GuardedRows<T> y(n, 3 * 50, 5);
+      const auto matrix = [&](Index i) {
+        MatrixView w = all.w;
+        w.data += (i * 29 + (i % 2 == 0 ? 0 : 20)) * w.stride;
+        w.rows = i % 2 == 0 ? 20 : 9;
+        if (i % 2 == 0) {
+          std::swap(w.rows, w.cols);
+          w.transposed = true;
+        }
+        return w;
+      };
+      const auto job_of = [&](Index i) -> LinearJob<T> {
+        const MatrixView w = matrix(i);
+        const RowsView<T> to{y.view().data + i * 50, n, w.rows, y.view().stride};
+        return {.w = w, .x = {numbers.data() + i * 33, n, w.cols, 3 * 33}, .y = to};
+      };
+      for (T& number : std::span(y.view().data, static_cast<std::size_t>(3 * 50))) number = T(7);
+      const Index stride =
+          std::max(kvdecode::kernels::linear_scratch<T>(20, n), kvdecode::kernels::linear_scratch<T>(33, n));
+      Guarded<T> scratch(parts * stride);
+      const BackwardsExecutor exec{parts};
+      kvdecode::kernels::linear_each<CoreFormats, T>(exec, 3, job_of, scratch.data(), stride);
+      for (Index i = 0; i < 3; ++i) {
+        const LinearJob<T> job = job_of(i);
+        std::vector<T> actual;
+        for (Index row = 0; row < n; ++row)
+          actual.insert(actual.end(), job.y.row(row), job.y.row(row) + job.y.cols);
+        check_same_bits(actual, expected_product(decoded<T>(job.w), job.x, static_cast<const T*>(nullptr)));
+      }
+      CHECK(y.view().data[33] == T(7));  // nothing beyond the outputs of the first
+      CHECK(y.is_intact());
+      CHECK(scratch.is_intact());
+    }
 }
 
 TEST_CASE("linear: no rows of x, no work") {

@@ -51,7 +51,7 @@ struct ExactActivations {
 /// Activations that meet weights in blocks of integers are rounded to signed bytes, 32 at a time: faster where the
 /// core's integers are faster than its floats, at a small price in precision (kernels/int8_linear.hpp has the formula).
 /// Weights of other formats take them as they are: floats, and blocks that are no IntegerLayout (code books, ternary
-/// numbers, NVFP4, Q1_0, Q2_0).
+/// numbers, NVFP4, Q1_0, Q2_0). So do the matrices that latent attention has for each head.
 struct Int8Activations {
   static constexpr std::string_view kName = "int8";
 
@@ -71,7 +71,11 @@ struct Int8Activations {
     bool is_rounded = false;
     for (const kernels::LinearJob<S>& job : jobs) is_rounded = is_rounded || takes_integers<Formats>(job.w);
     if (is_rounded) for_each_row(exec, x.rows, [&](Index row) { rows.round(row, x.row(row)); });
-    kernels::for_each_part<S>(exec, jobs, [&](const kernels::LinearJob<S>& job, Range range, Index part) {
+    const auto job_of = [&](Index i) -> const kernels::LinearJob<S>& {
+      return jobs[static_cast<std::size_t>(i)];
+    };
+    const auto n_jobs = static_cast<Index>(jobs.size());
+    const auto run = [&](const kernels::LinearJob<S>& job, Range range, Index part) {
       visit_format(Formats{}, job.w.format, [&]<class F>() {
         if constexpr (kernels::IsMultipliedAsIntegers<F>) {
           if (!job.w.transposed)
@@ -79,7 +83,8 @@ struct Int8Activations {
         }
         kernels::linear_rows<F, S>(job, range, scratch + part * scratch_stride);
       });
-    });
+    };
+    kernels::for_each_part<S>(exec, n_jobs, job_of, run);
   }
 
  private:

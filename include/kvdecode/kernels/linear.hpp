@@ -211,13 +211,14 @@ void linear_rows(const LinearJob<S>& job, Range rows, S* scratch) noexcept {
   detail::scale_and_add_bias(job, rows);
 }
 
-/// Calls run(job, rows, part) for several products in one parallel step; each thread takes a contiguous part of the rows
-/// of every matrix.
-template <class S, class Run>
-void for_each_part(ExecutorRef exec, std::span<const LinearJob<S>> jobs, Run&& run) noexcept {
+/// Calls run(job, rows, part) for n products, job_of(i) being the i-th, in one parallel step; each thread takes a
+/// contiguous part of the rows of every matrix.
+template <class S, class JobOf, class Run>
+void for_each_part(ExecutorRef exec, Index n, JobOf&& job_of, Run&& run) noexcept {
   const Index parts = exec.concurrency();
   auto part = [&](Index i) noexcept {
-    for (const LinearJob<S>& job : jobs) {
+    for (Index number = 0; number < n; ++number) {
+      const LinearJob<S>& job = job_of(number);
       const Range rows = split_range(job.w.rows, parts, i, kLanes);
       if (rows.begin != rows.end && job.x.rows != 0) run(job, rows, i);
     }
@@ -225,14 +226,21 @@ void for_each_part(ExecutorRef exec, std::span<const LinearJob<S>> jobs, Run&& r
   exec.parallel_for(parts, part);
 }
 
+/// n products in one parallel step, job_of(i) being the i-th: what they multiply may differ.
+/// @param scratch         scratch_stride scalars for each of exec.concurrency() parts
+template <class Formats, class S, class JobOf>
+void linear_each(ExecutorRef exec, Index n, JobOf&& job_of, S* scratch, Index scratch_stride) noexcept {
+  for_each_part<S>(exec, n, job_of, [&](const LinearJob<S>& job, Range rows, Index part) {
+    visit_format(Formats{}, job.w.format,
+                 [&]<class F>() { linear_rows<F, S>(job, rows, scratch + part * scratch_stride); });
+  });
+}
 /// Several products in one parallel step.
 /// @param scratch         scratch_stride scalars for each of exec.concurrency() parts
 template <class Formats, class S>
 void linear(ExecutorRef exec, std::span<const LinearJob<S>> jobs, S* scratch, Index scratch_stride) noexcept {
-  for_each_part<S>(exec, jobs, [&](const LinearJob<S>& job, Range rows, Index part) {
-    visit_format(Formats{}, job.w.format,
-                 [&]<class F>() { linear_rows<F, S>(job, rows, scratch + part * scratch_stride); });
-  });
+  const auto job_of = [&](Index i) -> const LinearJob<S>& { return jobs[static_cast<std::size_t>(i)]; };
+  linear_each<Formats, S>(exec, static_cast<Index>(jobs.size()), job_of, scratch, scratch_stride);
 }
 
 }  // namespace kvdecode::inline KVDECODE_ABI::kernels
