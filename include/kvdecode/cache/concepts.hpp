@@ -52,7 +52,8 @@ struct RowPlace {
 ///
 /// reserve throws Error (kCacheFull, kBadArgument) or std::bad_alloc with nothing changed, not even a step in
 /// progress; when it returns, it has replaced the reservation before it. append takes [n, n_kv_heads * k_dim] and
-/// [n, n_kv_heads * v_dim]; a layer is given at most max_append() rows between two commits. keys and values have
+/// [n, n_kv_heads * v_dim]; where the shape has values in the keys it need not read the latter, and values may be runs over
+/// the rows of the keys. A layer is given at most max_append() rows between two commits. keys and values have
 /// the committed rows and those appended to that layer since, as far as they are still stored: valid until
 /// reserve, truncate, shift or clear, and complete again after append.
 ///

@@ -12,8 +12,19 @@
 #include <algorithm>
 #include <cstring>
 #include <string_view>
+#include <type_traits>
 
 namespace kvdecode::inline KVDECODE_ABI {
+
+/// Whether a cache of these formats takes the rows of a layer. Values that are a part of the keys have the keys' format,
+/// and it must let them be read without the rest of the row.
+template <Format KFormat, Format VFormat>
+constexpr bool takes_rows(const LayerKvShape& shape) {
+  if (!shape.values_in_keys)
+    return takes_rows_of<KFormat>(shape.k_dim) && takes_rows_of<VFormat>(shape.v_dim);
+  return std::is_same_v<KFormat, VFormat> && reads_parts_of_rows<KFormat>() && shape.v_dim <= shape.k_dim &&
+         takes_rows_of<KFormat>(shape.k_dim);
+}
 
 /// Where rows lie in a block: by layer, KV head and slot. Slots are positions or whatever the cache maps
 /// positions to. Owns no block.
@@ -34,13 +45,15 @@ class HeadMajorLayout {
     Index offset = 0;
     for (Index layer = 0; layer < shape.n_layers(); ++layer) {
       LayerRows& rows = layers_[static_cast<std::size_t>(layer)];
+      const bool in_keys = shape[layer].values_in_keys;
       rows.k_bytes = KFormat::row_bytes(shape[layer].k_dim);
-      rows.v_bytes = VFormat::row_bytes(shape[layer].v_dim);
+      rows.v_bytes = in_keys ? rows.k_bytes : VFormat::row_bytes(shape[layer].v_dim);
       if (!shape.owns_store(layer)) continue;
+      const Index n_rows = shape[layer].n_kv_heads * slots_of(layer);
       rows.n_slots = slots_of(layer);
       rows.k_offset = offset;
-      rows.v_offset = offset + shape[layer].n_kv_heads * rows.n_slots * rows.k_bytes;
-      offset = rows.v_offset + shape[layer].n_kv_heads * rows.n_slots * rows.v_bytes;
+      rows.v_offset = in_keys ? offset : offset + n_rows * rows.k_bytes;
+      offset = rows.v_offset + n_rows * rows.v_bytes;
     }
   }
 
@@ -57,8 +70,8 @@ class HeadMajorLayout {
     for (Index layer = 0; layer < shape.n_layers(); ++layer) {
       if (!shape.owns_store(layer)) continue;
       const Index n_slots = slots_of(layer);
-      const Index a_slot = shape[layer].n_kv_heads *
-                           (KFormat::row_bytes(shape[layer].k_dim) + VFormat::row_bytes(shape[layer].v_dim));
+      const Index v_bytes = shape[layer].values_in_keys ? 0 : VFormat::row_bytes(shape[layer].v_dim);
+      const Index a_slot = shape[layer].n_kv_heads * (KFormat::row_bytes(shape[layer].k_dim) + v_bytes);
       Index bytes = 0;
       if (__builtin_mul_overflow(a_slot, n_slots, &bytes) || __builtin_add_overflow(total, bytes, &total))
           [[unlikely]]
@@ -73,13 +86,15 @@ class HeadMajorLayout {
   static void require_rows(const KvShape& shape) {
     for (Index layer = 0; layer < shape.n_layers(); ++layer) {
       if (!shape.owns_store(layer)) continue;
+      if (shape[layer].values_in_keys) require_part(layer, shape[layer]);
       require<KFormat>(layer, "keys", shape[layer].k_dim);
-      require<VFormat>(layer, "values", shape[layer].v_dim);
+      if (!shape[layer].values_in_keys) require<VFormat>(layer, "values", shape[layer].v_dim);
     }
   }
 
   Index bytes() const noexcept { return bytes_; }
   Index n_slots(Index layer) const noexcept { return at(layer).n_slots; }
+  /// Bytes from one row of a head to the next.
   Index key_bytes(Index layer) const noexcept { return at(layer).k_bytes; }
   Index value_bytes(Index layer) const noexcept { return at(layer).v_bytes; }
   /// Bytes from the start of the block to a row.
@@ -91,7 +106,7 @@ class HeadMajorLayout {
   }
 
   /// Encodes n rows of all KV heads from `slot` of a block on.
-  /// @param k  [n, n_kv_heads * k_dim]  @param v  [n, n_kv_heads * v_dim]
+  /// @param k  [n, n_kv_heads * k_dim]  @param v  [n, n_kv_heads * v_dim], not read where values are in the keys
   template <class S>
   void write(std::byte* block, const LayerKvShape& shape, Index layer, Index slot, RowsView<const S> k,
              RowsView<const S> v) const noexcept {
@@ -101,6 +116,7 @@ class HeadMajorLayout {
       std::byte* v_row = block + values(layer, kv_head, slot);
       for (Index i = 0; i < k.rows; ++i) {
         KFormat::encode(k.row(i) + kv_head * shape.k_dim, shape.k_dim, k_row + i * at(layer).k_bytes);
+        if (shape.values_in_keys) continue;
         VFormat::encode(v.row(i) + kv_head * shape.v_dim, shape.v_dim, v_row + i * at(layer).v_bytes);
       }
     }
@@ -116,6 +132,7 @@ class HeadMajorLayout {
       for (Index kv_head = 0; kv_head < shape[layer].n_kv_heads; ++kv_head) {
         std::memcpy(to + keys(layer, kv_head, 0), from + other.keys(layer, kv_head, 0),
                     static_cast<std::size_t>(n_rows * key_bytes(layer)));
+        if (shape[layer].values_in_keys) continue;
         std::memcpy(to + values(layer, kv_head, 0), from + other.values(layer, kv_head, 0),
                     static_cast<std::size_t>(n_rows * value_bytes(layer)));
       }
@@ -137,6 +154,18 @@ class HeadMajorLayout {
       if (!F::takes(dim)) [[unlikely]]
         detail::raise(ErrorCode::kUnsupported, "KV cache: layer ", layer, " has ", rows, " of ", dim,
                       " numbers, but a row of format ", F::kName, " must have ", F::kTakes);
+  }
+  static void require_part(Index layer, const LayerKvShape& shape) {
+    constexpr std::string_view in_keys = " has values that are a part of its keys, but ";
+    if (shape.v_dim > shape.k_dim) [[unlikely]]
+      detail::raise(ErrorCode::kBadArgument, "KV cache: layer ", layer, in_keys, "values have ", shape.v_dim,
+                    " numbers, keys ", shape.k_dim);
+    if (!std::is_same_v<KFormat, VFormat>) [[unlikely]]
+      detail::raise(ErrorCode::kUnsupported, "KV cache: layer ", layer, in_keys, "keys are stored as ",
+                    KFormat::kName, ", values as ", VFormat::kName);
+    if (!reads_parts_of_rows<KFormat>()) [[unlikely]]
+      detail::raise(ErrorCode::kUnsupported, "KV cache: layer ", layer, in_keys, "a row of format ",
+                    KFormat::kName, " cannot be read in part");
   }
   const LayerRows& at(Index layer) const noexcept { return layers_[static_cast<std::size_t>(layer)]; }
 
@@ -166,7 +195,7 @@ class HeadMajorRows {
   }
 
   /// Encodes n rows of all KV heads from `slot` on.
-  /// @param k  [n, n_kv_heads * k_dim]  @param v  [n, n_kv_heads * v_dim]
+  /// @param k  [n, n_kv_heads * k_dim]  @param v  [n, n_kv_heads * v_dim], not read where values are in the keys
   template <class S>
   void write(const LayerKvShape& shape, Index layer, Index slot, RowsView<const S> k,
              RowsView<const S> v) noexcept {
@@ -186,6 +215,7 @@ class HeadMajorRows {
       };
       for (Index head = 0; head < shape[layer].n_kv_heads; ++head) {
         move(layout_.keys(layer, head, from), layout_.keys(layer, head, to), key_bytes(layer));
+        if (shape[layer].values_in_keys) continue;
         move(layout_.values(layer, head, from), layout_.values(layer, head, to), value_bytes(layer));
       }
     }

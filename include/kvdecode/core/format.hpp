@@ -93,6 +93,12 @@ constexpr bool takes_rows_of(Index n) {
     return n > 0;
 }
 
+/// Whether the first numbers of a row are read as they would be if they were all of it.
+template <Format F>
+constexpr bool reads_parts_of_rows() {
+  return transform_of<F>() == RowTransform::kNone && !DecodesByLength<F, float>;
+}
+
 /// The format also stores numbers of type S.
 template <class F, class S>
 concept StoresFrom = DecodesTo<F, S> && requires(const S* values, std::byte* row, Index n) {

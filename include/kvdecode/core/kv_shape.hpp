@@ -35,13 +35,15 @@ enum class SinkRotation {
   kWithinWindow,  ///< min(i, n_sink + window - 1): at their distance within a cache of that size (Xiao 2023)
 };
 
-/// One layer's keys and values: n_kv_heads rows a position, of k_dim and v_dim numbers.
+/// One layer's keys and values: n_kv_heads rows a position, of k_dim and v_dim numbers. Where values are a part of the
+/// keys (latent attention, DeepSeek-AI 2024), a position has rows of keys alone.
 struct LayerKvShape {
   Index n_kv_heads = 0;
   Index k_dim = 0;
   Index v_dim = 0;
   AttentionSpan span{};
   Index store = 0;  // the layer whose rows this one reads: its own index, or that of an earlier layer
+  bool values_in_keys = false;  // values are the first v_dim numbers of the keys
 
   friend bool operator==(const LayerKvShape&, const LayerKvShape&) = default;
 };
