@@ -81,6 +81,8 @@ inline const WideModel kWideModels[] = {
     {"hd16 layer_norm relu2 plain", {.chunk = 100}, {}},
     {"mha hd16 learned tied", {}, {.window = 16}},
     {"hd16 no_positions scale", {.window = 64}, {}},
+    {"mla_q interleaved", {}, {.window = 100}},
+    {"mla interleaved balanced_experts", {.window = 40, .n_sink = 4}, {.window = 200, .n_sink = 17}},
     // Every length has angles of its own: old tokens have to be run again.
     {"hd16", {}, {.window = 30}, {.kind = Scaling::kDynamic, .factor = 4.0, .original_max_seq_len = 256}},
     {"mqa hd8 interleaved",
@@ -128,8 +130,12 @@ inline std::vector<Index> product_models() {
       "mqa hd12 layer_norm relu parallel learned tied capped norm_offset some_experts",
       "mha hd12 relu2 post_norms no_positions whole_norms tied capped norm_offset experts",
       "hd16 relu plain shared interleaved longrope half_turned head_norms tied chunk capped experts",
+      "mla interleaved best_groups",
+      "mla_q mixed_sinks tied",
+      "mla layer_norm gelu plain both_norms interleaved partial own_angles sinks_within scaled_embedding "
+      "norm_offset balanced_experts",
   };
-  constexpr Index wide[] = {1, 2, 4, 5, 6, 10};  // full, sliding, both kinds of sinks, chunked, by epochs
+  constexpr Index wide[] = {1, 2, 4, 5, 6, 10, 12};  // full, sliding, both kinds of sinks, chunked, latent, by epochs
   std::vector<Index> models;
   for (const std::string_view words : small) {
     const auto* const found =
@@ -160,9 +166,7 @@ using Caches = TypeList<  //
 template <class Cache>
 bool can_hold(const kvdecode::KvShape& shape) {
   for (const kvdecode::LayerKvShape& layer : shape.layers)
-    if (!kvdecode::takes_rows_of<typename Cache::KeyFormat>(layer.k_dim) ||
-        !kvdecode::takes_rows_of<typename Cache::ValueFormat>(layer.v_dim))
-      return false;
+    if (!kvdecode::takes_rows<typename Cache::KeyFormat, typename Cache::ValueFormat>(layer)) return false;
   if constexpr (requires { Cache::can_hold(shape); })
     return Cache::can_hold(shape);
   else

@@ -296,6 +296,110 @@ TEST_CASE("model config: the switches of other families are checked too") {
         }) == "model config: n_experts_used must be in [1, n_experts 4], got 5");
 }
 
+TEST_CASE("model config: latent attention says what it needs") {
+  const auto refusal_of = [](const std::function<void(ModelConfig&)>& change,
+                             std::string_view words = "mla_q") {
+    return refusal([&](ModelConfig& c) {
+      c = config_of(words);
+      change(c);
+    });
+  };
+  const std::string alone =
+      "model config: q_lora_rank, qk_nope_head_dim and v_head_dim need a kv_lora_rank, got ";
+  CHECK(refusal_of([](ModelConfig& c) { c.q_lora_rank = 4; }, "gqa") == alone + "4, 0 and 0");
+  CHECK(refusal_of([](ModelConfig& c) { c.qk_nope_head_dim = 4; }, "gqa") == alone + "0, 4 and 0");
+  CHECK(refusal_of([](ModelConfig& c) { c.kv_lora_rank = 0; }) == alone + "21, 7 and 9");
+  CHECK(refusal_of([](ModelConfig& c) { c.kv_lora_rank = -1; }) ==
+        "model config: kv_lora_rank must be positive, got -1");
+  CHECK(refusal_of([](ModelConfig& c) { c.q_lora_rank = -1; }) ==
+        "model config: q_lora_rank must be positive, got -1");
+  CHECK(refusal_of([](ModelConfig& c) { c.v_head_dim = 0; }) ==
+        "model config: v_head_dim must be positive, got 0");
+  CHECK(refusal_of([](ModelConfig& c) { c.qk_nope_head_dim = 0; }) ==
+        "model config: qk_nope_head_dim must be positive, got 0");
+  CHECK(refusal_of([](ModelConfig& c) { c.qk_nope_head_dim = 13; }) ==
+        "model config: qk_nope_head_dim 13 leaves no elements of head_dim 13 that turn");
+  CHECK(refusal_of([](ModelConfig& c) { c.n_kv_heads = 5; }) ==
+        "model config: the heads of a latent are one KV head, got n_kv_heads 5");
+  CHECK(refusal_of([](ModelConfig& c) { c.qk_norm = kvdecode::QkNormKind::kWhole; }) ==
+        "model config: latent attention has no norms of queries and keys");
+  CHECK(refusal_of([](ModelConfig& c) { c.latent_norm_eps = kNaN; }) ==
+        "model config: latent_norm_eps must be in [0, 1], got nan");
+  CHECK(refusal_of([](ModelConfig& c) { c.rotary.dim = 8; }) ==
+        "model config: the rotary dimension must be even and at most qk_rope_head_dim 6, got 8");
+  constexpr Index kLarge = Index{1} << 30;
+  const auto beyond = [](const std::string& name, const char* limit) {
+    return "model config: " + name + " is beyond any model (" + limit + ")";
+  };
+  CHECK(refusal_of([](ModelConfig& c) { c.kv_lora_rank = kLarge; }) ==
+        beyond("n_heads * (kv_lora_rank + qk_rope_head_dim) 5368709150", "2^30"));
+  CHECK(refusal_of([](ModelConfig& c) { c.v_head_dim = kLarge; }) ==
+        beyond("n_heads * v_head_dim 5368709120", "2^30"));
+  CHECK(refusal_of([](ModelConfig& c) {
+          c.n_layers = 1 << 22;
+          c.v_head_dim = 1 << 27;
+        }) == beyond("n_layers * d_model * n_heads * v_head_dim", "2^56"));
+  CHECK(refusal_of([](ModelConfig& c) {
+          c.d_model = 1;
+          c.kv_lora_rank = c.v_head_dim = 1 << 27;
+        }) == beyond("n_layers * kv_lora_rank * n_heads * (qk_nope_head_dim + v_head_dim)", "2^56"));
+  CHECK(refusal_of([](ModelConfig& c) {
+          c.d_model = c.qk_nope_head_dim = c.v_head_dim = c.n_heads = c.n_kv_heads = 1;
+          c.q_lora_rank = 0;
+          c.max_seq_len = 1 << 28;
+          c.kv_lora_rank = 1 << 29;
+        }) == beyond("n_layers * max_seq_len * (kv_lora_rank + qk_rope_head_dim)", "2^56"));
+  CHECK(refusal_of([](ModelConfig& c) {
+          c.d_model = 1;
+          c.n_heads = 1 << 24;
+          c.q_lora_rank = kLarge;
+        }) == beyond("n_layers * q_lora_rank * (d_model or n_heads * head_dim)", "2^56"));
+}
+
+TEST_CASE("model config: groups of experts, their weights and the shared one say what they need") {
+  const auto refusal_of = [](const std::function<void(ModelConfig&)>& change) {
+    return refusal([&](ModelConfig& c) {
+      c = config_of("balanced_experts");
+      change(c);
+    });
+  };
+  CHECK(refusal_of([](ModelConfig&) {}).empty());
+  for (const Index n : {0, -1, 3, 16})
+    CHECK(refusal_of([n](ModelConfig& c) { c.n_expert_groups = n; }) ==
+          "model config: n_expert_groups must divide n_experts 8, got " + std::to_string(n));
+  for (const Index n : {0, 5})
+    CHECK(refusal_of([n](ModelConfig& c) { c.n_expert_groups_used = n; }) ==
+          "model config: n_expert_groups_used must be in [1, n_expert_groups 4], got " + std::to_string(n));
+  CHECK(refusal_of([](ModelConfig& c) { c.n_expert_groups_used = 1; }) ==
+        "model config: 1 groups of 2 experts have not n_experts_used 3");
+  CHECK(refusal_of([](ModelConfig& c) {
+          c.n_expert_groups = 8;
+          c.n_expert_groups_used = 7;
+        }) == "model config: groups of 1 expert have no best two");
+  CHECK(refusal_of([](ModelConfig& c) { c.n_expert_groups = c.n_expert_groups_used = 8; }).empty());
+  for (const double bad : {0.0, -1.0, kNaN, kInfinity})
+    CHECK(refusal_of([bad](ModelConfig& c) {
+            c.expert_weight_scale = bad;
+          }).starts_with("model config: expert_weight_scale must be positive, got "));
+  CHECK(refusal_of([](ModelConfig& c) { c.d_shared_expert = -1; }) ==
+        "model config: d_shared_expert must be positive, got -1");
+  CHECK(refusal_of([](ModelConfig& c) {
+          c.d_model = 1 << 27;
+          c.vocab_size = c.max_seq_len = c.d_ff = c.d_expert = 1;
+          c.n_heads = c.n_kv_heads = c.head_dim = 1;
+          c.position = kvdecode::PositionKind::kNone;
+          c.d_shared_expert = 1 << 30;
+        }) == "model config: n_layers * d_model * d_shared_expert is beyond any model (2^56)");
+}
+
+TEST_CASE("model config: the cache of a latent model has rows of the latent and the keys that turn") {
+  const kvdecode::KvShape shape = config_of("mla_q mixed_sinks").kv_shape();
+  CHECK(shape[1] == kvdecode::LayerKvShape{1, 24, 18, {.window = 6, .n_sink = 2}, 1, true});
+  CHECK(config_of("gqa").kv_shape()[1] == kvdecode::LayerKvShape{2, 8, 8, {}, 1, false});
+  CHECK(config_of("mla").o_dim() == 45);
+  CHECK(config_of("mla").rotary_dim() == 6);
+}
+
 TEST_CASE("model config: every rotary scaling says what it needs") {
   using enum RotaryScalingKind;
   const auto with = [](const kvdecode::RotaryScaling& scaling) {

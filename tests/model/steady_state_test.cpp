@@ -80,8 +80,10 @@ Allocations allocations_of_steps(const Transformer<S>& transformer, std::vector<
 
 TEST_CASE_TEMPLATE("steady state: a cached step allocates nothing, for every kind of model", S, float,
                    double) {
-  for (const std::string_view words : {"gqa", "mqa layer_norm gelu plain parallel sinks_within",
-                                       "learned tied chunk", "hd5 relu2 plain interleaved partial mixed"}) {
+  for (const std::string_view words :
+       {"gqa", "mqa layer_norm gelu plain parallel sinks_within", "learned tied chunk",
+        "hd5 relu2 plain interleaved partial mixed", "mla_q interleaved balanced_experts",
+        "mla sinks_within best_groups"}) {
     CAPTURE(words);
     const RandomModel model(words);
     const Transformer<S> transformer(model.config, model.weights);

@@ -31,7 +31,11 @@ WorkspaceSizes sizes_of(Index n_rows) {
           .n_head_rows = 2,
           .d_model = 32,
           .q_dim = 48,
-          .kv_dim = 16,
+          .k_dim = 16,
+          .v_dim = 16,
+          .attention_dim = 48,
+          .q_lora_rank = 20,
+          .by_head_dim = 60,
           .d_ff = 44,
           .vocab_size = 37,
           .n_angles = 4,
@@ -56,6 +60,8 @@ TEST_CASE_TEMPLATE("workspace: its areas are aligned and never overlap", S, floa
     }
     areas.push_back({b.gate, n * 44});
     areas.push_back({b.up, n * 44});
+    areas.push_back({b.query_latents.data, n * 20});
+    areas.push_back({b.by_head, n * 60});
     areas.push_back({b.rotated, 2 * n * 48});
     areas.push_back({b.cosines, 2 * n * 4});
     areas.push_back({b.sines, 2 * n * 4});

@@ -22,6 +22,8 @@
 
 namespace kvdecode_reference {
 
+using kvdecode::ExpertGroupScore;
+using kvdecode::ExpertScore;
 using kvdecode::LayerWeights;
 using kvdecode::LinearWeights;
 using kvdecode::ModelConfig;
@@ -144,6 +146,58 @@ inline Rows attention_block(const ModelConfig& config, const LayerWeights& weigh
   return linear(weights.w_o, heads);
 }
 
+/// Attention over a latent (DeepSeek-AI 2024, MLA, Eqs. 9-19) as it is defined: head h has keys [W_k_b,h c, k_rope] and
+/// values W_v_b,h c, made of the latent c of their position. x: [seq_len, d_model]
+inline Rows latent_attention_block(const ModelConfig& config, const LayerWeights& weights,
+                                   const AttentionSpan& span, const RotaryConfig& rotary, Index epoch,
+                                   const Rows& x) {
+  ModelConfig latents = config;
+  latents.norm_eps = config.latent_norm_eps;
+  const Index rank = config.kv_lora_rank, nope = config.qk_nope_head_dim;
+  const auto part = [](const Vector& row, Index begin, Index end) {
+    return Vector(row.begin() + begin, row.begin() + end);
+  };
+  const auto placed = [&](const Vector& row, Index position) {
+    return config.position == PositionKind::kRotary ? rotate(row, position, rotary, epoch) : row;
+  };
+  const auto joined = [](Vector a, const Vector& b) {
+    a.insert(a.end(), b.begin(), b.end());
+    return a;
+  };
+  const Rows q = linear(
+      weights.w_q, config.q_lora_rank > 0 ? norm(latents, weights.q_a_norm, linear(weights.w_q_a, x)) : x);
+  Rows c, k_rope;  // [seq_len, kv_lora_rank], [seq_len, qk_rope_head_dim]
+  for (const Vector& row : linear(weights.w_kv_a, x)) {
+    c.push_back(norm(latents, weights.kv_a_norm, part(row, 0, rank)));
+    k_rope.push_back(
+        placed(part(row, rank, static_cast<Index>(row.size())), static_cast<Index>(k_rope.size())));
+  }
+  const double scale = config.attention_scale > 0.0 ? config.attention_scale
+                                                    : 1.0 / std::sqrt(static_cast<double>(config.head_dim));
+  Rows heads(x.size());  // [seq_len, n_heads * v_head_dim]
+  for (Index h = 0; h < config.n_heads; ++h) {
+    const Rows w_k_transposed = read(weights.w_k_b[at(h)]);  // [kv_lora_rank, qk_nope_head_dim]
+    Rows w_k(at(nope));
+    for (const Vector& row : w_k_transposed)
+      for (Index i = 0; i < nope; ++i) w_k[at(i)].push_back(row[at(i)]);
+    const Rows k_nope = linear(w_k, Vector{}, c);
+    const Rows values = linear(read(weights.w_v_b[at(h)]), Vector{}, c);
+    Rows keys;  // [seq_len, head_dim]
+    for (std::size_t j = 0; j < x.size(); ++j) keys.push_back(joined(k_nope[j], k_rope[j]));
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      const auto position = static_cast<Index>(i);
+      const Vector query = head_of(q[i], h, config.head_dim);
+      const auto query_at = [&](Index p) {
+        return joined(part(query, 0, nope), placed(part(query, nope, config.head_dim), p));
+      };
+      heads[i] = joined(heads[i], attention(query_at(position),
+                                            query_at(sink_position(span, config.sink_rotation, position)),
+                                            keys, values, position, span, scale, config.attention_soft_cap));
+    }
+  }
+  return linear(weights.w_o, heads);
+}
+
 /// W_down (act(W_gate x) * (W_up x)) (Shazeer 2020, GLU variants), or without a gate W_down act(W_up x)
 /// (Vaswani 2017, Eq. 2), of a layer or an expert. x: [seq_len, d_model]
 template <class FeedForward>
@@ -157,24 +211,56 @@ Rows feed_forward_block(const ModelConfig& config, const FeedForward& weights, c
   return linear(weights.w_down, hidden);
 }
 
-/// sum over the n_experts_used likeliest experts e of p_e expert_e(x), p = softmax(W_router x) (Fedus 2021,
-/// Eqs. 1-2, for more than one), or p divided by the sum of those used. Of equal ones the lower comes first.
+/// The experts of a token by falling score, of equal ones the lower first, and only those of the groups that count: the
+/// n_expert_groups_used with the best expert, or with the best sum of two experts (DeepSeek-AI 2024).
+inline std::vector<std::size_t> expert_order(const ModelConfig& config, const Vector& scores) {
+  const std::size_t size = scores.size() / at(config.n_expert_groups);
+  const auto by_falling = [](const Vector& x) {
+    std::vector<std::size_t> order;
+    for (std::size_t i = 0; i < x.size(); ++i) order.push_back(i);
+    std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return x[a] > x[b]; });
+    return order;
+  };
+  Vector of_groups;
+  for (std::size_t first = 0; first < scores.size(); first += size) {
+    Vector group(scores.begin() + static_cast<Index>(first),
+                 scores.begin() + static_cast<Index>(first + size));
+    std::sort(group.rbegin(), group.rend());
+    const bool is_sum = config.expert_group_score == ExpertGroupScore::kTopTwo && size > 1;
+    of_groups.push_back(is_sum ? group[0] + group[1] : group[0]);
+  }
+  std::vector<std::size_t> groups = by_falling(of_groups);
+  groups.resize(at(config.n_expert_groups_used));
+  std::vector<std::size_t> result;
+  for (const std::size_t e : by_falling(scores))
+    if (std::find(groups.begin(), groups.end(), e / size) != groups.end()) result.push_back(e);
+  return result;
+}
+
+/// sum over the n_experts_used best experts e of p_e expert_e(x), p = softmax(W_router x) (Fedus 2021, Eqs. 1-2, for
+/// more than one) or sigmoid(W_router x) (DeepSeek-V3, Eqs. 12-16), or p divided by the sum of those used, then scaled.
+/// They are chosen by p + choice_bias. A shared expert is added as it is.
 inline Rows experts_block(const ModelConfig& config, const LayerWeights& weights, const Rows& x) {
   Rows result;
   for (const Vector& row : x) {
-    const Vector p = softmax(linear(weights.router, Rows{row})[0]);  // [n_experts]
-    std::vector<std::size_t> order;
-    for (std::size_t e = 0; e < p.size(); ++e) order.push_back(e);
-    std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return p[a] > p[b]; });
+    const Vector z = linear(weights.router, Rows{row})[0];  // [n_experts]
+    Vector p = softmax(z);
+    if (config.expert_score == ExpertScore::kSigmoid)
+      for (std::size_t e = 0; e < z.size(); ++e) p[e] = sigmoid(z[e]);
+    const Vector bias = read(weights.choice_bias);
+    std::vector<std::size_t> order = expert_order(config, bias.empty() ? p : sum(p, bias));
     order.resize(static_cast<std::size_t>(config.n_experts_used));
     double total = 0.0;
     for (const std::size_t e : order) total += p[e];
     Vector y(row.size(), 0.0);
     for (const std::size_t e : order) {
-      const double weight = config.normalize_expert_weights ? p[e] / total : p[e];
+      const double weight =
+          config.expert_weight_scale * (config.normalize_expert_weights ? p[e] / total : p[e]);
       const Vector expert = feed_forward_block(config, weights.experts[e], Rows{row})[0];
       for (std::size_t c = 0; c < y.size(); ++c) y[c] += weight * expert[c];
     }
+    if (config.d_shared_expert > 0)
+      y = sum(y, feed_forward_block(config, weights.shared_expert, Rows{row})[0]);
     result.push_back(y);
   }
   return result;
@@ -200,7 +286,8 @@ inline Rows decoder_layer(const ModelConfig& config, const LayerWeights& weights
                                                              : feed_forward_block(config, weights, rows));
   };
   const Rows normed = before(weights.attention_norm, x);
-  const Rows attention = attention_block(config, weights, span, rotary_of(config, layer), epoch, normed);
+  const auto block = config.kv_lora_rank > 0 ? latent_attention_block : attention_block;
+  const Rows attention = block(config, weights, span, rotary_of(config, layer), epoch, normed);
   const Rows attended = sum(x, after(weights.attention_post_norm, attention));
   switch (config.residual) {
     case ResidualKind::kSequential:

@@ -521,6 +521,10 @@ TEST_CASE("reference model: every switch changes the logits") {
   differ("", "experts");
   differ("experts", "raw_experts");
   differ("experts", "some_experts");
+  differ("mqa", "mla");
+  differ("mla", "mla_q");
+  differ("mla", "mla best_groups");
+  differ("best_groups", "balanced_experts");
   differ("sinks", "sinks_within");
   differ("sliding", "sinks");
 }
@@ -644,6 +648,97 @@ TEST_CASE("reference model: the router's choice by hand") {
   check_close(experts_block(config, w, {{1}}), Rows{{(4 * 100 + 2 * 10) / 6.0}}, bound);
   config.n_experts_used = 1;
   check_close(experts_block(config, w, {{1}}), Rows{{100}}, bound);
+}
+
+TEST_CASE("reference model: the choice among groups of experts by hand") {
+  ModelConfig config = config_of("");
+  config.n_experts = 6;
+  const auto order = [&](Index n_groups, Index n_used, kvdecode::ExpertGroupScore score,
+                         const Vector& scores) {
+    config.n_expert_groups = n_groups;
+    config.n_expert_groups_used = n_used;
+    config.expert_group_score = score;
+    return expert_order(config, scores);
+  };
+  using Order = std::vector<std::size_t>;
+  using Score = kvdecode::ExpertGroupScore;
+  const Vector scores{1, 5, 4,
+                      3, 2, 2};  // of pairs: best 5, 4, 2, and two best 6, 7, 4; of threes 5, 3 and 9, 5
+  CHECK(order(1, 1, Score::kMaximum, scores) == Order{1, 2, 3, 4, 5, 0});
+  CHECK(order(3, 1, Score::kMaximum, scores) == Order{1, 0});
+  CHECK(order(3, 1, Score::kTopTwo, scores) == Order{2, 3});
+  CHECK(order(3, 2, Score::kTopTwo, scores) == Order{1, 2, 3, 0});
+  CHECK(order(2, 1, Score::kTopTwo, scores) == Order{1, 2, 0});
+  // Of equal groups and of equal experts the lower one.
+  CHECK(order(3, 2, Score::kMaximum, {2, 1, 2, 2, 1, 2}) == Order{0, 2, 3, 1});
+  CHECK(order(3, 1, Score::kTopTwo, {-1, -2, -2, -1, -3, 0}) == Order{0, 1});
+}
+
+TEST_CASE("reference model: sigmoids, a bias for the choice, a scale and a shared expert by hand") {
+  ModelConfig config = config_of("raw_experts plain relu");
+  config.d_model = 1;
+  config.n_experts = 4;
+  config.n_experts_used = 2;
+  config.d_expert = config.d_shared_expert = 1;
+  config.n_layers = 1;
+  config.expert_score = kvdecode::ExpertScore::kSigmoid;
+  RandomModel model(config, {.format = FormatId::kF64});
+  LayerWeights& w = model.weights.layers[0];
+  // Router logits 0, ln 3, -ln 3, ln 3: sigmoids 2, 3, 1, 3 of 4. Expert e makes 10^e of a 1, the shared one 7.
+  const double log3 = std::log(3.0);
+  const std::vector<double> numbers{0, log3, -log3, log3, 1, 10, 100, 1000, 7, 0, 0, 0.3, 0};
+  const auto bytes = kvdecode_test::offset_bytes(numbers);
+  w.router.matrix.data = bytes.data();
+  w.router.matrix.stride = 8;
+  for (std::size_t e = 0; e < 4; ++e) {
+    w.experts[e].w_up.matrix.data = bytes.data() + 8 * 4;
+    w.experts[e].w_down.matrix.data = bytes.data() + 8 * (4 + e);
+  }
+  w.shared_expert.w_up.matrix.data = bytes.data() + 8 * 4;
+  w.shared_expert.w_down.matrix.data = bytes.data() + 8 * 8;
+  w.choice_bias = {FormatId::kF64, bytes.data() + 8 * 9, 4};
+  const double bound = tolerance<double>(8, 1000.0);
+  check_close(experts_block(config, w, {{1}}), Rows{{0.75 * 10 + 0.75 * 1000 + 7}}, bound);
+  config.expert_weight_scale = 2.0;
+  check_close(experts_block(config, w, {{1}}), Rows{{1.5 * 10 + 1.5 * 1000 + 7}}, bound);
+  // With 0.6 on top, expert 2 comes first, and counts as much as before.
+  std::vector<double> biased = numbers;
+  biased[11] = 0.6;
+  const auto biased_bytes = kvdecode_test::offset_bytes(biased);
+  w.choice_bias.data = biased_bytes.data() + 8 * 9;
+  check_close(experts_block(config, w, {{1}}), Rows{{0.5 * 100 + 1.5 * 10 + 7}}, bound);
+  config.normalize_expert_weights = true;
+  check_close(experts_block(config, w, {{1}}), Rows{{2 * (0.25 * 100 + 0.75 * 10) + 7}}, bound);
+}
+
+TEST_CASE("reference model: attention over a latent by hand") {
+  ModelConfig config = config_of("no_positions");
+  config.d_model = config.n_heads = config.n_kv_heads = config.v_head_dim = config.qk_nope_head_dim = 1;
+  config.kv_lora_rank = config.head_dim = 2;
+  config.latent_norm_eps = 0.0;
+  config.norm_eps = 0.5;  // of others
+  config.attention_scale = 1.0;
+  RandomModel model(config, {.format = FormatId::kF64});
+  LayerWeights& w = model.weights.layers[0];
+  // Of x = 1: c = [3, 4] normed, by weights 1 and 2, k_rope = 0.5; k_nope = c_0 + 2 c_1, v = c_0 - c_1, q = [0.2, 0.1].
+  const std::vector<double> numbers{3, 4, 0.5, 1, 2, 1, 2, 1, -1, 0.2, 0.1, 10};
+  const auto bytes = kvdecode_test::offset_bytes(numbers);
+  const auto at_number = [&](kvdecode::MatrixView& view, Index i) {
+    view.data = bytes.data() + 8 * i;
+    view.stride = 8 * view.stored_cols();
+  };
+  at_number(w.w_kv_a.matrix, 0);
+  w.kv_a_norm.weight = {FormatId::kF64, bytes.data() + 8 * 3, 2};
+  at_number(w.w_k_b[0], 5);
+  at_number(w.w_v_b[0], 7);
+  at_number(w.w_q.matrix, 9);
+  at_number(w.w_o.matrix, 11);
+  const double rms = std::sqrt(12.5), k_nope = (3 + 2 * 8) / rms, v = (3 - 8) / rms;
+  const Rows y = latent_attention_block(config, w, {}, {}, 0, {{1}, {-2}});
+  // The norm leaves of a latent its direction alone: position 1 has -k_nope and -v, but k_rope = -1.
+  const double to_first = -0.4 * k_nope - 0.2 * 0.5, to_second = 0.4 * k_nope + 0.2 * 1.0;
+  const double p = 1.0 / (1.0 + std::exp(to_first - to_second));  // of the second
+  check_close(y, Rows{{10 * v}, {10 * ((1 - p) * v - p * v)}}, tolerance<double>(16, 20.0));
 }
 
 TEST_CASE("reference model: soft caps bound scores and logits, and are the identity far below") {
@@ -835,7 +930,9 @@ TEST_CASE("small configs: every two settings of different switches meet") {
     return std::to_string(a) + '=' + x + ' ' + std::to_string(b) + '=' + y;
   };
   for (const std::string_view name : kvdecode_test::kSmallConfigs) {
-    const std::vector<std::string> s = settings(config_of(name));
+    const ModelConfig config = config_of(name);
+    if (config.kv_lora_rank > 0 || config.n_expert_groups > 1) continue;  // not every setting is for them
+    const std::vector<std::string> s = settings(config);
     for (std::size_t a = 0; a < s.size(); ++a) {
       values[a].insert(s[a]);
       for (std::size_t b = a + 1; b < s.size(); ++b) met.insert(pair_name(a, s[a], b, s[b]));

@@ -48,6 +48,8 @@ inline ModelConfig small_config() {
 /// Changes one switch of small_config():
 ///
 ///   gqa mha mqa                                  heads 6/2, 4/4, 4/1
+///   mla mla_q                                    latent attention of 5 heads of 7 + 6, queries as they are or behind a
+///                                                norm of their own; after all words on heads, instead of hd…
 ///   hd8 hd5 hd12 hd16                            head_dim; 5 needs partial, learned or no_positions
 ///   rms layer_norm
 ///   silu gelu gelu_tanh relu relu2
@@ -74,6 +76,9 @@ inline ModelConfig small_config() {
 ///   plain_embedding scaled_embedding
 ///   dense experts raw_experts some_experts
 ///       feed-forward; 2 of 5 experts; 3 of 4, their probabilities as they are; 2 of 5 in odd layers only
+///   best_groups balanced_experts
+///       as DeepSeek-V2 has them: 3 of 8 experts of the 2 best of 4 groups, their probabilities 1.5 times, beside one for
+///       all tokens; as DeepSeek-V3 has them, in odd layers only: sigmoids, groups by their best two, normalized
 inline void set_switch(ModelConfig& config, std::string_view word) {
   using kvdecode::Activation;
   using kvdecode::NormKind;
@@ -121,6 +126,15 @@ inline void set_switch(ModelConfig& config, std::string_view word) {
   if (word == "gqa") return heads(6, 2);
   if (word == "mha") return heads(4, 4);
   if (word == "mqa") return heads(4, 1);
+  if (word == "mla" || word == "mla_q") {
+    heads(5, 1);
+    config.head_dim = 13;
+    config.qk_nope_head_dim = 7;
+    config.kv_lora_rank = 18;
+    config.v_head_dim = 9;
+    config.q_lora_rank = word == "mla" ? 0 : 21;
+    return;
+  }
   if (word == "hd5") return void(config.head_dim = 5);
   if (word == "hd8") return void(config.head_dim = 8);
   if (word == "hd12") return void(config.head_dim = 12);
@@ -143,7 +157,7 @@ inline void set_switch(ModelConfig& config, std::string_view word) {
   if (word == "halves") return void(config.rotary.pairs = RotaryPairs::kHalves);
   if (word == "interleaved") return void(config.rotary.pairs = RotaryPairs::kInterleaved);
   if (word == "whole") return void(config.rotary.dim = 0);
-  if (word == "partial") return void(config.rotary.dim = 2 * ((config.head_dim + 2) / 4));
+  if (word == "partial") return void(config.rotary.dim = 2 * ((config.qk_rope_head_dim() + 2) / 4));
   if (word == "unscaled") return void(config.rotary.scaling = {});
   if (word == "linear")
     return void(config.rotary.scaling = {.kind = RotaryScalingKind::kLinear, .factor = 4.0});
@@ -199,6 +213,19 @@ inline void set_switch(ModelConfig& config, std::string_view word) {
     for (Index layer = 0; layer < config.n_layers; ++layer) config.has_experts.push_back(layer % 2 != 0);
     return;
   }
+  if (word == "best_groups" || word == "balanced_experts") {
+    const bool is_balanced = word == "balanced_experts";
+    experts(8, 3, 12, is_balanced);
+    config.n_expert_groups = 4;
+    config.n_expert_groups_used = 2;
+    config.expert_weight_scale = 1.5;
+    config.d_shared_expert = 26;
+    if (!is_balanced) return;
+    config.expert_score = kvdecode::ExpertScore::kSigmoid;
+    config.expert_group_score = kvdecode::ExpertGroupScore::kTopTwo;
+    for (Index layer = 0; layer < config.n_layers; ++layer) config.has_experts.push_back(layer % 2 != 0);
+    return;
+  }
   if (word == "untied") return void(config.tied_head = false);
   if (word == "tied") return void(config.tied_head = true);
   if (word == "full") return spans(kFull, kFull, SinkRotation::kAbsolute);
@@ -226,7 +253,8 @@ inline ModelConfig config_of(std::string_view words) {
 
 /// Configs, as words for config_of(), in which every two settings of different switches occur together at
 /// least once (unless they exclude each other; linear and divisors count as one setting, so do llama3 and yarn, and
-/// dynamic and longrope). Settings of small_config() are left out.
+/// dynamic and longrope). Settings of small_config() are left out. The last ones are of latent attention, and of experts
+/// in groups: those meet what they can.
 inline constexpr std::string_view kSmallConfigs[] = {
     "gqa",
     "hd5 layer_norm gelu_tanh plain shared interleaved partial linear own_angles head_norms scale capped "
@@ -286,6 +314,15 @@ inline constexpr std::string_view kSmallConfigs[] = {
     "hd16 relu plain shared interleaved longrope half_turned head_norms tied chunk capped experts",
     "hd5 layer_norm gelu_tanh plain interleaved partial longrope half_turned whole_norms tied mixed scale "
     "scaled_embedding some_experts",
+    // Latent attention, and the experts that come with it.
+    "mla interleaved best_groups",
+    "mla_q interleaved yarn scale balanced_experts",
+    "mla_q mixed_sinks tied",
+    "mla layer_norm gelu plain both_norms interleaved partial own_angles sinks_within scaled_embedding "
+    "norm_offset balanced_experts",
+    "mla_q parallel longrope chunk capped best_groups",
+    "mla shared no_positions sliding experts",
+    "gqa tied best_groups",
 };
 
 /// How random weights are stored, and what there is of them.
@@ -332,6 +369,20 @@ class RandomNumbers {
     weights.matrix = matrix(d_out, d_in, 1.0 / std::sqrt(static_cast<double>(d_in)), options_.transposed);
     if (options_.biases) weights.bias = vector(d_out, 0.0, 0.2);
     return weights;
+  }
+
+  /// Matrices of each head whose rows are stored one head after another: rows [first, first + rows) of each `step`.
+  std::vector<MatrixView> heads_of(const MatrixView& all, Index n_heads, Index first, Index rows,
+                                   Index step) const {
+    const Index element_bytes = kvdecode_reference::binary_format(options_.format).n_bytes();
+    std::vector<MatrixView> result;
+    for (Index h = 0; h < n_heads; ++h) {
+      MatrixView w = all;
+      w.data += (h * step + first) * (all.transposed ? element_bytes : all.stride);
+      w.rows = rows;
+      result.push_back(w);
+    }
+    return result;
   }
 
   /// Of a row of `size`, near one.
@@ -381,10 +432,28 @@ inline Weights random_weights(const ModelConfig& config, const RandomWeightsOpti
   for (Index i = 0; i < config.n_layers; ++i) {
     LayerWeights layer;
     if (pre) layer.attention_norm = numbers.norm(config, config.d_model);
-    layer.w_q = numbers.linear(d_q, config.d_model);
-    layer.w_k = numbers.linear(d_kv, config.d_model);
-    layer.w_v = numbers.linear(d_kv, config.d_model);
-    layer.w_o = numbers.linear(config.d_model, d_q);
+    if (config.kv_lora_rank > 0) {
+      const Index rank = config.kv_lora_rank, nope = config.qk_nope_head_dim, v = config.v_head_dim;
+      if (config.q_lora_rank > 0) {
+        layer.w_q_a = numbers.linear(config.q_lora_rank, config.d_model);
+        layer.q_a_norm = numbers.norm(config, config.q_lora_rank);
+      }
+      layer.w_q = numbers.linear(d_q, config.q_lora_rank > 0 ? config.q_lora_rank : config.d_model);
+      layer.w_kv_a = numbers.linear(rank + config.head_dim - nope, config.d_model);
+      layer.kv_a_norm = numbers.norm(config, rank);
+      const MatrixView kv_b = numbers.linear(config.n_heads * (nope + v), rank).matrix;
+      layer.w_v_b = numbers.heads_of(kv_b, config.n_heads, nope, v, nope + v);
+      for (MatrixView w : numbers.heads_of(kv_b, config.n_heads, 0, nope, nope + v)) {
+        std::swap(w.rows, w.cols);
+        w.transposed = !w.transposed;
+        layer.w_k_b.push_back(w);
+      }
+    } else {
+      layer.w_q = numbers.linear(d_q, config.d_model);
+      layer.w_k = numbers.linear(d_kv, config.d_model);
+      layer.w_v = numbers.linear(d_kv, config.d_model);
+    }
+    layer.w_o = numbers.linear(config.d_model, config.o_dim());
     if (config.qk_norm != kvdecode::QkNormKind::kNone) {
       const bool whole = config.qk_norm == kvdecode::QkNormKind::kWhole;
       layer.q_norm = numbers.norm(config, whole ? d_q : config.head_dim);
@@ -398,6 +467,9 @@ inline Weights random_weights(const ModelConfig& config, const RandomWeightsOpti
       layer.router = numbers.linear(config.n_experts, config.d_model);
       layer.experts.resize(static_cast<std::size_t>(config.n_experts));
       for (kvdecode::ExpertWeights& expert : layer.experts) feed_forward(expert, config.d_expert);
+      if (config.expert_score == kvdecode::ExpertScore::kSigmoid)
+        layer.choice_bias = numbers.vector(config.n_experts, 0.0, 0.1);
+      if (config.d_shared_expert > 0) feed_forward(layer.shared_expert, config.d_shared_expert);
     } else {
       feed_forward(layer, config.d_ff);
     }

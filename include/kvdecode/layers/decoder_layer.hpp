@@ -6,6 +6,7 @@
 #include <kvdecode/layers/attention.hpp>
 #include <kvdecode/layers/experts.hpp>
 #include <kvdecode/layers/feed_forward.hpp>
+#include <kvdecode/layers/latent_attention.hpp>
 #include <kvdecode/layers/norm.hpp>
 #include <kvdecode/layers/residual.hpp>
 
@@ -16,8 +17,9 @@ struct DecoderLayer {
   ResidualKind residual = ResidualKind::kSequential;
   NormLayer<S> attention_norm;  // empty: attention reads the stream as it is
   AttentionLayer<S> attention;
-  NormLayer<S> attention_post_norm;  // or empty
-  NormLayer<S> feed_forward_norm;    // or empty; not with kParallelSharedNorm
+  LatentAttentionLayer<S> latent_attention;  // in its place, unless empty
+  NormLayer<S> attention_post_norm;          // or empty
+  NormLayer<S> feed_forward_norm;            // or empty; not with kParallelSharedNorm
   FeedForwardLayer<S> feed_forward;
   ExpertsLayer<S> experts;              // in its place, unless empty
   NormLayer<S> feed_forward_post_norm;  // or empty
@@ -27,7 +29,10 @@ struct DecoderLayer {
   void forward(const Pass<S>& pass) const noexcept {
     const RowsView<S> branch = pass.buffers.branch;
     const RowsView<S> input = normed(pass, attention_norm);
-    attention.template forward<Products>(pass, input, branch);
+    if (latent_attention.empty())
+      attention.template forward<Products>(pass, input, branch);
+    else
+      latent_attention.template forward<Products>(pass, input, branch);
     RowsView<S> second = input;
     // Side by side, the second branch reads the stream from before the first one is added to it.
     if (residual == ResidualKind::kParallel) second = normed(pass, feed_forward_norm);

@@ -29,4 +29,11 @@ void run_linear(const Pass<S>& pass, const std::array<kernels::LinearJob<S>, N>&
       pass.exec, jobs, pass.buffers.scratch, pass.buffers.scratch_stride, pass.buffers.rounded);
 }
 
+/// n products, job_of(i) being the i-th, each of its own rows as they are, whatever the policy of activations is.
+template <class Products, class S, class JobOf>
+void run_linear_each(const Pass<S>& pass, Index n, JobOf&& job_of) noexcept {
+  kernels::linear_each<typename Products::Formats, S>(pass.exec, n, job_of, pass.buffers.scratch,
+                                                      pass.buffers.scratch_stride);
+}
+
 }  // namespace kvdecode

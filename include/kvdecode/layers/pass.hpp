@@ -61,9 +61,10 @@ struct QueryStands {
 /// Scratch memory of the mixtures of experts of a pass of N rows; n_used experts a row.
 template <class S>
 struct ExpertBuffers {
-  RowsView<S> router;    // [N, n_experts] logits, then probabilities
+  RowsView<S> router;    // [N, n_experts] logits, then scores
+  RowsView<S> choice;    // [N, n_experts + n_groups] scores for the choice, and those of the groups
   S* weights = nullptr;  // [N, n_used]
-  Index* ids = nullptr;  // [N, n_used] experts by falling probability
+  Index* ids = nullptr;  // [N, n_used] experts by falling score
   RowsView<S> inputs;    // [N, d_model] rows of one expert, one after another
   RowsView<S> outputs;   // [N, d_model] what it makes of them
   S* by_rank = nullptr;  // [N, n_used, d_model]
@@ -75,18 +76,20 @@ struct PassBuffers {
   RowsView<S> hidden;     // [N, d_model] the residual stream
   RowsView<S> normed;     // [N, d_model]
   RowsView<S> branch;     // [N, d_model] what attention or feed-forward adds
-  RowsView<S> queries;    // [N, n_heads * head_dim]
-  RowsView<S> keys;       // [N, n_kv_heads * head_dim]
-  RowsView<S> values;     // [N, n_kv_heads * head_dim]
-  RowsView<S> attention;  // [N, n_heads * head_dim]
+  RowsView<S> queries;    // [N, n_heads * k_dim]
+  RowsView<S> keys;       // [N, n_kv_heads * k_dim]
+  RowsView<S> values;     // [N, n_kv_heads * v_dim]; in `keys` where values are in the keys
+  RowsView<S> attention;  // [N, n_heads * v_dim]
   S* gate = nullptr;      // [N, d_ff] or [N, d_expert], whichever is larger
   S* up = nullptr;        // likewise
   ExpertBuffers<S> experts{};
-  S* rotated = nullptr;  // [n_rotations, N, n_heads * head_dim] when a layer needs more than one
-  S* cosines = nullptr;  // [n_tables, N, n_angles]
-  S* sines = nullptr;    // [n_tables, N, n_angles]
-  Index n_angles = 0;    // rotary pairs of the layer that has most
-  S* scratch = nullptr;  // [concurrency, scratch_stride]
+  RowsView<S> query_latents;  // [N, q_lora_rank] of latent attention
+  S* by_head = nullptr;       // likewise [N, n_heads * dim]: queries before, values after attention
+  S* rotated = nullptr;       // [n_rotations, N, n_heads * k_dim] when a layer needs more than one
+  S* cosines = nullptr;       // [n_tables, N, n_angles]
+  S* sines = nullptr;         // [n_tables, N, n_angles]
+  Index n_angles = 0;         // rotary pairs of the layer that has most
+  S* scratch = nullptr;       // [concurrency, scratch_stride]
   Index scratch_stride = 0;
   S* tile_states = nullptr;      // of attention that threads share by tiles of positions
   std::byte* rounded = nullptr;  // what the policy of activations makes of the rows of a product
@@ -95,7 +98,7 @@ struct PassBuffers {
 template <class S>
 struct Pass;
 template <class S>
-struct AttentionLayer;
+struct AttentionHeads;
 template <class S>
 struct AttentionTask;
 
@@ -107,7 +110,7 @@ struct KvPort {
   /// Appends the rows of keys and values of the pass to the caches.
   void (*append)(const Pass<S>& pass, Index layer) noexcept = nullptr;
   /// Some tiles of the attention of one row of a segment, for the query heads of one KV head.
-  void (*attend)(const Pass<S>& pass, const AttentionLayer<S>& layer, const AttentionTask<S>& task,
+  void (*attend)(const Pass<S>& pass, const AttentionHeads<S>& heads, const AttentionTask<S>& task,
                  S* scratch) noexcept = nullptr;
   RowTransform key_transform =
       RowTransform::kNone;  // of rows as they are stored: queries meet them turned alike

@@ -9,6 +9,7 @@
 
 #include <cmath>
 #include <string>
+#include <vector>
 
 namespace kvdecode::inline KVDECODE_ABI {
 
@@ -64,6 +65,38 @@ class WeightChecker {
   std::string where_;
 };
 
+template <class Formats>
+void check_latent_attention(const ModelConfig& config, const LayerWeights& layer, const std::string& where) {
+  const WeightChecker<Formats> at(where);
+  const Index rank = config.kv_lora_rank,
+              q_input = config.q_lora_rank > 0 ? config.q_lora_rank : config.d_model;
+  if (config.q_lora_rank > 0) {
+    at.linear("w_q_a", layer.w_q_a, config.q_lora_rank, config.d_model);
+    at.norm("q_a_norm", layer.q_a_norm, config.norm, config.q_lora_rank);
+  }
+  at.linear("w_q", layer.w_q, config.n_heads * config.head_dim, q_input);
+  at.linear("w_kv_a", layer.w_kv_a, config.k_dim(), config.d_model);
+  at.norm("kv_a_norm", layer.kv_a_norm, config.norm, rank);
+  const auto heads = [&](const char* name, const std::vector<MatrixView>& matrices, Index rows, Index cols) {
+    if (static_cast<Index>(matrices.size()) != config.n_heads) [[unlikely]]
+      raise(ErrorCode::kMismatch, "weights: ", where, name, " has ", matrices.size(), " matrices, expected ",
+            config.n_heads);
+    for (std::size_t h = 0; h < matrices.size(); ++h)
+      WeightChecker<Formats>(where + "head " + std::to_string(h) + " ").matrix(name, matrices[h], rows, cols);
+  };
+  heads("w_k_b", layer.w_k_b, rank, config.qk_nope_head_dim);
+  heads("w_v_b", layer.w_v_b, config.v_head_dim, rank);
+}
+
+template <class Formats>
+void check_expert(const ModelConfig& config, const ExpertWeights& expert, Index d_expert,
+                  const std::string& where) {
+  const WeightChecker<Formats> in(where);
+  if (config.gated_feed_forward) in.linear("w_gate", expert.w_gate, d_expert, config.d_model);
+  in.linear("w_up", expert.w_up, d_expert, config.d_model);
+  in.linear("w_down", expert.w_down, config.d_model, d_expert);
+}
+
 }  // namespace detail
 
 /// Throws Error (kMismatch, kUnsupported) that names the first matrix or vector that does not fit the config.
@@ -83,14 +116,19 @@ void check_weights(const ModelConfig& config, const Weights& weights) {
                   config.n_layers);
   for (std::size_t i = 0; i < weights.layers.size(); ++i) {
     const LayerWeights& layer = weights.layers[i];
-    const detail::WeightChecker<Formats> at("layer " + std::to_string(i) + " ");
+    const std::string where = "layer " + std::to_string(i) + " ";
+    const detail::WeightChecker<Formats> at(where);
     const bool pre = config.norm_placement != NormPlacement::kPost,
                post = config.norm_placement != NormPlacement::kPre;
     if (pre) at.norm("attention_norm", layer.attention_norm, config.norm, config.d_model);
-    at.linear("w_q", layer.w_q, q_dim, config.d_model);
-    at.linear("w_k", layer.w_k, kv_dim, config.d_model);
-    at.linear("w_v", layer.w_v, kv_dim, config.d_model);
-    at.linear("w_o", layer.w_o, config.d_model, q_dim);
+    if (config.is_latent()) {
+      detail::check_latent_attention<Formats>(config, layer, where);
+    } else {
+      at.linear("w_q", layer.w_q, q_dim, config.d_model);
+      at.linear("w_k", layer.w_k, kv_dim, config.d_model);
+      at.linear("w_v", layer.w_v, kv_dim, config.d_model);
+    }
+    at.linear("w_o", layer.w_o, config.d_model, config.o_dim());
     if (config.qk_norm != QkNormKind::kNone) {
       const bool whole = config.qk_norm == QkNormKind::kWhole;
       at.norm("q_norm", layer.q_norm, config.norm, whole ? q_dim : config.head_dim);
@@ -110,14 +148,13 @@ void check_weights(const ModelConfig& config, const Weights& weights) {
     if (static_cast<Index>(layer.experts.size()) != config.n_experts) [[unlikely]]
       detail::raise(ErrorCode::kMismatch, "weights: layer ", i, " has ", layer.experts.size(),
                     " experts, expected ", config.n_experts);
-    for (std::size_t e = 0; e < layer.experts.size(); ++e) {
-      const detail::WeightChecker<Formats> in("layer " + std::to_string(i) + " expert " + std::to_string(e) +
-                                              " ");
-      if (config.gated_feed_forward)
-        in.linear("w_gate", layer.experts[e].w_gate, config.d_expert, config.d_model);
-      in.linear("w_up", layer.experts[e].w_up, config.d_expert, config.d_model);
-      in.linear("w_down", layer.experts[e].w_down, config.d_model, config.d_expert);
-    }
+    at.vector("choice_bias", layer.choice_bias, config.n_experts, false);
+    for (std::size_t e = 0; e < layer.experts.size(); ++e)
+      detail::check_expert<Formats>(config, layer.experts[e], config.d_expert,
+                                    where + "expert " + std::to_string(e) + " ");
+    if (config.d_shared_expert > 0)
+      detail::check_expert<Formats>(config, layer.shared_expert, config.d_shared_expert,
+                                    where + "shared expert ");
   }
 }
 

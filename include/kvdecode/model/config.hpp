@@ -9,6 +9,7 @@
 #include <kvdecode/kernels/activation.hpp>
 #include <kvdecode/kernels/norm.hpp>
 #include <kvdecode/kernels/rotary.hpp>
+#include <kvdecode/layers/expert_score.hpp>
 #include <kvdecode/layers/residual.hpp>
 
 #include <algorithm>
@@ -53,7 +54,7 @@ struct RotaryScaling {
 /// Rotary position embedding: pair i turns by position * theta^(-2 i / rotary_dim) radians.
 struct RotaryConfig {
   bool enabled = true;  // false: nothing turns
-  Index dim = 0;        // elements of a head that turn, even; 0: all of head_dim
+  Index dim = 0;        // elements of a head that turn, even; 0: all of head_dim, or qk_rope_head_dim
   double theta = 10000.0;
   RotaryPairs pairs = RotaryPairs::kHalves;
   RotaryScaling scaling{};
@@ -89,11 +90,26 @@ struct ModelConfig {
   double logit_soft_cap = 0.0;      // likewise the logits
   bool tied_head = false;           // the token embedding is the head
 
+  // Latent attention (DeepSeek-AI 2024, MLA): the keys and values of all heads are made of one latent a position, which is
+  // what a cache keeps, beside a part of the keys that turns and is the same for all heads. n_kv_heads is 1, head_dim
+  // qk_nope_head_dim + qk_rope_head_dim. A rank of 0 is attention like any other.
+  Index kv_lora_rank = 0;      // numbers of the latent
+  Index q_lora_rank = 0;       // numbers behind a norm that queries are made of; 0: they are made of d_model
+  Index qk_nope_head_dim = 0;  // elements of a query that meet the latent; the others, behind them, turn
+  Index v_head_dim = 0;        // elements of a head's value
+  double latent_norm_eps = 1e-6;  // of the norms of both latents
+
   // Mixture of experts (Shazeer 2017; Fedus 2021): 0 experts is a feed-forward layer like any other.
   Index n_experts = 0;
-  Index n_experts_used = 0;              // of the largest router probabilities, a token
+  Index n_experts_used = 0;              // of the best router scores, a token
   Index d_expert = 0;                    // d_ff of an expert
-  bool normalize_expert_weights = true;  // probabilities of those used are divided by their sum
+  bool normalize_expert_weights = true;  // scores of those used are divided by their sum
+  double expert_weight_scale = 1.0;      // and multiplied by it
+  ExpertScore expert_score = ExpertScore::kSoftmax;
+  Index n_expert_groups = 1;       // experts are in groups of one size, one after another
+  Index n_expert_groups_used = 1;  // a token's experts are chosen from so many of them
+  ExpertGroupScore expert_group_score = ExpertGroupScore::kMaximum;
+  Index d_shared_expert = 0;  // d_ff of one more expert, for every token (Dai 2024); 0: none
 
   // One entry a layer, or none at all: then all layers are alike.
   std::vector<AttentionSpan> spans{};        // none: every layer sees everything
@@ -102,13 +118,21 @@ struct ModelConfig {
   SinkRotation sink_rotation = SinkRotation::kAbsolute;
 
   Index group_size() const noexcept { return n_heads / n_kv_heads; }
+  bool is_latent() const noexcept { return kv_lora_rank > 0; }
+  /// Elements of a head's query and key that may turn.
+  Index qk_rope_head_dim() const noexcept { return head_dim - qk_nope_head_dim; }
+  /// Elements of a row of keys, and of one of values.
+  Index k_dim() const noexcept { return is_latent() ? kv_lora_rank + qk_rope_head_dim() : head_dim; }
+  Index v_dim() const noexcept { return is_latent() ? kv_lora_rank : head_dim; }
+  /// Elements that the attention's output matrix reads.
+  Index o_dim() const noexcept { return n_heads * (is_latent() ? v_head_dim : head_dim); }
   const RotaryConfig& rotary_of(Index layer) const noexcept {
     return layer_rotary.empty() ? rotary : layer_rotary[static_cast<std::size_t>(layer)];
   }
   /// Elements of a head that turn.
   Index rotary_dim(const RotaryConfig& config) const noexcept {
     if (position != PositionKind::kRotary || !config.enabled) return 0;
-    return config.dim == 0 ? head_dim : config.dim;
+    return config.dim == 0 ? qk_rope_head_dim() : config.dim;
   }
   Index rotary_dim() const noexcept { return rotary_dim(rotary); }
   bool layer_has_experts(Index layer) const noexcept {
@@ -141,6 +165,8 @@ struct ModelConfig {
     return config.scaling.kind == RotaryScalingKind::kLongrope && beyond > 0 ? 1 : 0;
   }
   void validate_rotary(const RotaryConfig& config) const;
+  void validate_latent() const;
+  void validate_experts() const;
 };
 
 namespace detail {
@@ -224,15 +250,8 @@ inline void ModelConfig::validate() const {
           norm_weight_offset);
   if (norm_placement != NormPlacement::kPre && residual != ResidualKind::kSequential) [[unlikely]]
     raise(ErrorCode::kBadArgument, "model config: norms after the branches need a sequential residual");
-  if (n_experts != 0) {
-    detail::require_sane(n_experts, "n_experts");
-    detail::require_sane(d_expert, "d_expert");
-    detail::require_sane_product({n_layers, n_experts, d_model, d_expert},
-                                 "n_layers * n_experts * d_model * d_expert");
-    if (n_experts_used < 1 || n_experts_used > n_experts) [[unlikely]]
-      raise(ErrorCode::kBadArgument, "model config: n_experts_used must be in [1, n_experts ", n_experts,
-            "], got ", n_experts_used);
-  }
+  if (n_experts != 0) validate_experts();
+  validate_latent();
   const auto one_a_layer = [&](std::size_t n, const char* name) {
     if (n != 0 && static_cast<Index>(n) != n_layers) [[unlikely]]
       raise(ErrorCode::kBadArgument, "model config: ", n, " ", name, " for ", n_layers, " layers");
@@ -267,13 +286,81 @@ inline void ModelConfig::validate() const {
   }
 }
 
+inline void ModelConfig::validate_latent() const {
+  using detail::raise;
+  if (kv_lora_rank == 0) {
+    if (q_lora_rank != 0 || qk_nope_head_dim != 0 || v_head_dim != 0) [[unlikely]]
+      raise(ErrorCode::kBadArgument,
+            "model config: q_lora_rank, qk_nope_head_dim and v_head_dim need a kv_lora_rank, got ",
+            q_lora_rank, ", ", qk_nope_head_dim, " and ", v_head_dim);
+    return;
+  }
+  detail::require_sane(kv_lora_rank, "kv_lora_rank");
+  detail::require_sane(qk_nope_head_dim, "qk_nope_head_dim");
+  detail::require_sane(v_head_dim, "v_head_dim");
+  if (q_lora_rank != 0) detail::require_sane(q_lora_rank, "q_lora_rank");
+  if (qk_nope_head_dim >= head_dim) [[unlikely]]
+    raise(ErrorCode::kBadArgument, "model config: qk_nope_head_dim ", qk_nope_head_dim,
+          " leaves no elements of head_dim ", head_dim, " that turn");
+  if (n_kv_heads != 1) [[unlikely]]
+    raise(ErrorCode::kBadArgument, "model config: the heads of a latent are one KV head, got n_kv_heads ",
+          n_kv_heads);
+  if (qk_norm != QkNormKind::kNone) [[unlikely]]
+    raise(ErrorCode::kBadArgument, "model config: latent attention has no norms of queries and keys");
+  if (!(latent_norm_eps >= 0.0) || latent_norm_eps > 1.0) [[unlikely]]
+    raise(ErrorCode::kBadArgument, "model config: latent_norm_eps must be in [0, 1], got ", latent_norm_eps);
+  detail::require_sane(n_heads * k_dim(), "n_heads * (kv_lora_rank + qk_rope_head_dim)");
+  detail::require_sane(n_heads * v_head_dim, "n_heads * v_head_dim");
+  detail::require_sane_product({n_layers, d_model, n_heads, v_head_dim},
+                               "n_layers * d_model * n_heads * v_head_dim");
+  detail::require_sane_product({n_layers, kv_lora_rank, n_heads, qk_nope_head_dim + v_head_dim},
+                               "n_layers * kv_lora_rank * n_heads * (qk_nope_head_dim + v_head_dim)");
+  detail::require_sane_product({n_layers, max_seq_len, k_dim()},
+                               "n_layers * max_seq_len * (kv_lora_rank + qk_rope_head_dim)");
+  if (q_lora_rank != 0)
+    detail::require_sane_product({n_layers, q_lora_rank, std::max(d_model, n_heads * head_dim)},
+                                 "n_layers * q_lora_rank * (d_model or n_heads * head_dim)");
+}
+
+inline void ModelConfig::validate_experts() const {
+  using detail::raise;
+  detail::require_sane(n_experts, "n_experts");
+  detail::require_sane(d_expert, "d_expert");
+  detail::require_sane_product({n_layers, n_experts, d_model, d_expert},
+                               "n_layers * n_experts * d_model * d_expert");
+  if (n_experts_used < 1 || n_experts_used > n_experts) [[unlikely]]
+    raise(ErrorCode::kBadArgument, "model config: n_experts_used must be in [1, n_experts ", n_experts,
+          "], got ", n_experts_used);
+  if (d_shared_expert != 0) {
+    detail::require_sane(d_shared_expert, "d_shared_expert");
+    detail::require_sane_product({n_layers, d_model, d_shared_expert},
+                                 "n_layers * d_model * d_shared_expert");
+  }
+  if (!(expert_weight_scale > 0.0) || expert_weight_scale > 1e30) [[unlikely]]
+    raise(ErrorCode::kBadArgument, "model config: expert_weight_scale must be positive, got ",
+          expert_weight_scale);
+  if (n_expert_groups < 1 || n_experts % n_expert_groups != 0) [[unlikely]]
+    raise(ErrorCode::kBadArgument, "model config: n_expert_groups must divide n_experts ", n_experts,
+          ", got ", n_expert_groups);
+  const Index size = n_experts / n_expert_groups;
+  if (n_expert_groups_used < 1 || n_expert_groups_used > n_expert_groups) [[unlikely]]
+    raise(ErrorCode::kBadArgument, "model config: n_expert_groups_used must be in [1, n_expert_groups ",
+          n_expert_groups, "], got ", n_expert_groups_used);
+  if (n_experts_used > n_expert_groups_used * size) [[unlikely]]
+    raise(ErrorCode::kBadArgument, "model config: ", n_expert_groups_used, " groups of ", size,
+          " experts have not n_experts_used ", n_experts_used);
+  if (expert_group_score == ExpertGroupScore::kTopTwo && size < 2 && n_expert_groups_used < n_expert_groups)
+      [[unlikely]]
+    raise(ErrorCode::kBadArgument, "model config: groups of ", size, " expert have no best two");
+}
+
 inline void ModelConfig::validate_rotary(const RotaryConfig& config) const {
   using detail::raise;
   if (position != PositionKind::kRotary || !config.enabled) return;
   const Index dim = rotary_dim(config);
-  if (config.dim < 0 || dim > head_dim || dim % 2 != 0) [[unlikely]]
-    raise(ErrorCode::kBadArgument, "model config: the rotary dimension must be even and at most head_dim ",
-          head_dim, ", got ", dim);
+  if (config.dim < 0 || dim > qk_rope_head_dim() || dim % 2 != 0) [[unlikely]]
+    raise(ErrorCode::kBadArgument, "model config: the rotary dimension must be even and at most ",
+          is_latent() ? "qk_rope_head_dim " : "head_dim ", qk_rope_head_dim(), ", got ", dim);
   detail::require_moderate(config.theta, "rotary theta");
   const RotaryScaling& scaling = config.scaling;
   detail::require_moderate(scaling.magnitude, "rotary magnitude");
@@ -315,7 +402,7 @@ inline KvShape ModelConfig::kv_shape() const {
   KvShape shape;
   shape.layers.reserve(static_cast<std::size_t>(n_layers));
   for (Index layer = 0; layer < n_layers; ++layer)
-    shape.layers.push_back({n_kv_heads, head_dim, head_dim, span(layer), layer});
+    shape.layers.push_back({n_kv_heads, k_dim(), v_dim(), span(layer), layer, is_latent()});
   return shape;
 }
 

@@ -78,6 +78,27 @@ class RandomNumbers {
     return result;
   }
 
+  /// All of it but w_o.
+  void latent_attention(Weights& weights, const ModelConfig& config, LayerWeights& layer) {
+    const Index d = config.d_model, rank = config.kv_lora_rank, q_rank = config.q_lora_rank;
+    if (q_rank > 0) {
+      layer.w_q_a = linear(weights, q_rank, d);
+      layer.q_a_norm = norm(weights, config, q_rank);
+    }
+    layer.w_q = linear(weights, config.n_heads * config.head_dim, q_rank > 0 ? q_rank : d);
+    layer.w_kv_a = linear(weights, config.k_dim(), d);
+    layer.kv_a_norm = norm(weights, config, rank);
+    const Index rows = config.n_heads * (config.qk_nope_head_dim + config.v_head_dim);
+    set_kv_b(matrix(weights, rows, rank), config.n_heads, config.qk_nope_head_dim, config.v_head_dim, layer);
+  }
+  ExpertWeights expert(Weights& weights, const ModelConfig& config, Index d_expert) {
+    ExpertWeights result;
+    if (config.gated_feed_forward) result.w_gate = linear(weights, d_expert, config.d_model);
+    result.w_up = linear(weights, d_expert, config.d_model);
+    result.w_down = linear(weights, config.d_model, d_expert);
+    return result;
+  }
+
  private:
   template <class F>
   const std::byte* numbers(Weights& weights, Index n, double deviation, double mean) {
@@ -113,10 +134,14 @@ inline Weights random_weights(const ModelConfig& config, const RandomWeightsOpti
       const bool pre = config.norm_placement != NormPlacement::kPost,
                  post = config.norm_placement != NormPlacement::kPre;
       if (pre) layer.attention_norm = random.norm(weights, config, d);
-      layer.w_q = random.linear(weights, q_dim, d);
-      layer.w_k = random.linear(weights, kv_dim, d);
-      layer.w_v = random.linear(weights, kv_dim, d);
-      layer.w_o = random.linear(weights, d, q_dim);
+      if (config.is_latent()) {
+        random.latent_attention(weights, config, layer);
+      } else {
+        layer.w_q = random.linear(weights, q_dim, d);
+        layer.w_k = random.linear(weights, kv_dim, d);
+        layer.w_v = random.linear(weights, kv_dim, d);
+      }
+      layer.w_o = random.linear(weights, d, config.o_dim());
       if (config.qk_norm != QkNormKind::kNone) {
         const bool whole = config.qk_norm == QkNormKind::kWhole;
         layer.q_norm = random.norm(weights, config, whole ? q_dim : config.head_dim);
@@ -132,13 +157,12 @@ inline Weights random_weights(const ModelConfig& config, const RandomWeightsOpti
         layer.w_down = random.linear(weights, d, config.d_ff);
       } else {
         layer.router = random.linear(weights, config.n_experts, d);
-        for (Index e = 0; e < config.n_experts; ++e) {
-          ExpertWeights expert;
-          if (config.gated_feed_forward) expert.w_gate = random.linear(weights, config.d_expert, d);
-          expert.w_up = random.linear(weights, config.d_expert, d);
-          expert.w_down = random.linear(weights, d, config.d_expert);
-          layer.experts.push_back(expert);
-        }
+        if (config.expert_score == ExpertScore::kSigmoid)
+          layer.choice_bias = random.vector(weights, config.n_experts, 0.0);
+        for (Index e = 0; e < config.n_experts; ++e)
+          layer.experts.push_back(random.expert(weights, config, config.d_expert));
+        if (config.d_shared_expert > 0)
+          layer.shared_expert = random.expert(weights, config, config.d_shared_expert);
       }
       weights.layers.push_back(std::move(layer));
     }

@@ -113,7 +113,6 @@ class Transformer {
       return {w.matrix, detail::decode_vector<Formats, S>(w.bias), S(w.scale), w.scale != 1.0};
     }
     DecoderLayer<S> layer(Index i) {
-      using kvdecode::sqrt;
       const LayerWeights& w = weights.layers[static_cast<std::size_t>(i)];
       DecoderLayer<S> result;
       result.residual = config.residual;
@@ -121,33 +120,64 @@ class Transformer {
       result.attention_post_norm = norm(w.attention_post_norm);
       result.feed_forward_norm = norm(w.feed_forward_norm);
       result.feed_forward_post_norm = norm(w.feed_forward_post_norm);
-      AttentionLayer<S>& attention = result.attention;
-      attention.layer = i;
-      attention.n_heads = config.n_heads;
-      attention.n_kv_heads = config.n_kv_heads;
-      attention.head_dim = config.head_dim;
-      attention.scale = S(config.attention_scale != 0.0 ? config.attention_scale
-                                                        : 1.0 / sqrt(static_cast<double>(config.head_dim)));
-      attention.span = config.span(i);
-      attention.soft_cap = S(config.attention_soft_cap);
-      attention.rotary = rotary_number(config.rotary_of(i));
-      attention.n_pairs = config.rotary_dim(config.rotary_of(i)) / 2;
-      attention.pairs = config.rotary_of(i).pairs;
-      attention.sink_limit = attention.n_pairs == 0 ? 0 : sink_limit(attention.span);
-      attention.q_norm = norm(w.q_norm);
-      attention.k_norm = norm(w.k_norm);
-      attention.w_q = linear(w.w_q);
-      attention.w_k = linear(w.w_k);
-      attention.w_v = linear(w.w_v);
-      attention.w_o = linear(w.w_o);
+      if (config.is_latent())
+        result.latent_attention = latent_attention(i, w);
+      else
+        result.attention = attention(i, w);
       if (!config.layer_has_experts(i)) {
         result.feed_forward = feed_forward({w.w_gate, w.w_up, w.w_down});
         return result;
       }
       result.experts.n_used = config.n_experts_used;
       result.experts.normalize = config.normalize_expert_weights;
+      result.experts.score = config.expert_score;
+      result.experts.n_groups = config.n_expert_groups;
+      result.experts.n_groups_used = config.n_expert_groups_used;
+      result.experts.group_score = config.expert_group_score;
+      result.experts.scale = S(config.expert_weight_scale);
+      result.experts.is_scaled = config.expert_weight_scale != 1.0;
       result.experts.router = linear(w.router);
+      result.experts.choice_bias = detail::decode_vector<Formats, S>(w.choice_bias);
       for (const ExpertWeights& expert : w.experts) result.experts.experts.push_back(feed_forward(expert));
+      if (config.d_shared_expert > 0) result.experts.shared = feed_forward(w.shared_expert);
+      return result;
+    }
+    AttentionHeads<S> attention_heads(Index i) {
+      using kvdecode::sqrt;
+      AttentionHeads<S> heads;
+      heads.layer = i;
+      heads.n_heads = config.n_heads;
+      heads.n_kv_heads = config.n_kv_heads;
+      heads.k_dim = config.k_dim();
+      heads.v_dim = config.v_dim();
+      heads.scale = S(config.attention_scale != 0.0 ? config.attention_scale
+                                                    : 1.0 / sqrt(static_cast<double>(config.head_dim)));
+      heads.span = config.span(i);
+      heads.soft_cap = S(config.attention_soft_cap);
+      heads.rotary = rotary_number(config.rotary_of(i));
+      heads.n_pairs = config.rotary_dim(config.rotary_of(i)) / 2;
+      heads.pairs = config.rotary_of(i).pairs;
+      heads.sink_limit = heads.n_pairs == 0 ? 0 : sink_limit(heads.span);
+      return heads;
+    }
+    AttentionLayer<S> attention(Index i, const LayerWeights& w) {
+      return {attention_heads(i), linear(w.w_q),  linear(w.w_k), linear(w.w_v),
+              linear(w.w_o),      norm(w.q_norm), norm(w.k_norm)};
+    }
+    LatentAttentionLayer<S> latent_attention(Index i, const LayerWeights& w) {
+      LatentAttentionLayer<S> result;
+      result.heads = attention_heads(i);
+      result.qk_nope_head_dim = config.qk_nope_head_dim;
+      result.v_head_dim = config.v_head_dim;
+      if (config.q_lora_rank > 0) result.w_q_a = linear(w.w_q_a);
+      result.q_a_norm = norm(w.q_a_norm);
+      result.w_q = linear(w.w_q);
+      result.w_kv_a = linear(w.w_kv_a);
+      result.kv_a_norm = norm(w.kv_a_norm);
+      result.q_a_norm.eps = result.kv_a_norm.eps = S(config.latent_norm_eps);
+      result.w_k_b.assign(w.w_k_b.begin(), w.w_k_b.end());
+      result.w_v_b.assign(w.w_v_b.begin(), w.w_v_b.end());
+      result.w_o = linear(w.w_o);
       return result;
     }
     FeedForwardLayer<S> feed_forward(const ExpertWeights& w) const {
@@ -274,11 +304,17 @@ class Transformer {
   void prepare(Workspace<S>& workspace, ExecutorRef exec, WorkspaceSizes sizes) const {
     const ModelConfig& config = model_->config;
     sizes.d_model = config.d_model;
-    sizes.q_dim = config.n_heads * config.head_dim;
-    sizes.kv_dim = config.n_kv_heads * config.head_dim;
-    sizes.d_ff = std::max(config.d_ff, config.d_expert);
+    sizes.q_dim = config.n_heads * config.k_dim();
+    sizes.k_dim = config.n_kv_heads * config.k_dim();
+    sizes.v_dim = config.n_kv_heads * config.v_dim();
+    sizes.values_in_keys = config.is_latent();
+    sizes.attention_dim = config.n_heads * config.v_dim();
+    sizes.q_lora_rank = config.q_lora_rank;
+    if (config.is_latent()) sizes.by_head_dim = config.n_heads * std::max(config.head_dim, config.v_head_dim);
+    sizes.d_ff = std::max({config.d_ff, config.d_expert, config.d_shared_expert});
     sizes.n_experts = config.n_experts;
     sizes.n_experts_used = config.n_experts_used;
+    sizes.n_expert_groups = config.n_expert_groups;
     sizes.vocab_size = config.vocab_size;
     sizes.n_angles = model_->n_angles;
     const Index n_shifts = static_cast<Index>(workspace.shifts().size());
@@ -286,9 +322,12 @@ class Transformer {
     sizes.n_tables = static_cast<Index>(model_->rotaries.size()) * n_limits * n_shifts;
     sizes.n_rotations = n_shifts * std::min<Index>(2, n_limits);
     sizes.concurrency = exec.concurrency();
-    sizes.scratch = attention_layer_scratch(config.group_size(), config.head_dim);
-    sizes.tile_states = attention_tile_states(config.group_size(), config.head_dim, sizes.concurrency);
-    for (const Index d_in : {sizes.d_model, sizes.q_dim, sizes.d_ff}) {
+    sizes.scratch = attention_layer_scratch(config.group_size(), config.v_dim());
+    sizes.tile_states = attention_tile_states(config.group_size(), config.v_dim(), sizes.concurrency);
+    for (const Index d_in :
+         {sizes.d_model, config.o_dim(), config.d_ff, config.d_expert, config.d_shared_expert,
+          config.q_lora_rank, config.qk_nope_head_dim, config.kv_lora_rank}) {
+      if (d_in == 0) continue;
       const Index n = std::max(sizes.n_rows, sizes.n_head_rows);
       sizes.scratch = std::max(sizes.scratch, Activations::template scratch<S>(d_in, n));
       sizes.rounded_bytes = std::max(sizes.rounded_bytes, Activations::template rounded_bytes<S>(d_in, n));

@@ -15,9 +15,14 @@ struct WorkspaceSizes {
   Index n_logit_rows = 0;
   Index n_head_rows = 0;  // rows of logits of the largest pass
   Index d_model = 0;
-  Index q_dim = 0;   // n_heads * head_dim
-  Index kv_dim = 0;  // n_kv_heads * head_dim
-  Index d_ff = 0;    // or d_expert, whichever is larger
+  Index q_dim = 0;  // n_heads * k_dim
+  Index k_dim = 0;  // n_kv_heads * k_dim
+  Index v_dim = 0;  // n_kv_heads * v_dim
+  bool values_in_keys = false;
+  Index attention_dim = 0;  // n_heads * v_dim
+  Index q_lora_rank = 0;
+  Index by_head_dim = 0;  // n_heads * max(head_dim, v_head_dim) of latent attention
+  Index d_ff = 0;         // or that of an expert, whichever is largest
   Index vocab_size = 0;
   Index n_angles = 0;     // rotary pairs of the layer that has most
   Index n_tables = 0;     // tables of angles
@@ -28,6 +33,7 @@ struct WorkspaceSizes {
   Index rounded_bytes = 0;
   Index n_experts = 0;
   Index n_experts_used = 0;
+  Index n_expert_groups = 0;
 };
 
 /// One thread at a time. Movable.
@@ -97,9 +103,11 @@ class Workspace {
     b.normed = rows(s.d_model);
     b.branch = rows(s.d_model);
     b.queries = rows(s.q_dim);
-    b.keys = rows(s.kv_dim);
-    b.values = rows(s.kv_dim);
-    b.attention = rows(s.q_dim);
+    b.keys = rows(s.k_dim);
+    b.values = s.values_in_keys ? RowsView<S>{b.keys.data, n, s.v_dim, s.k_dim} : rows(s.v_dim);
+    b.attention = rows(s.attention_dim);
+    b.query_latents = rows(s.q_lora_rank);
+    b.by_head = take(n * s.by_head_dim);
     b.gate = take(n * s.d_ff);
     b.up = take(n * s.d_ff);
     b.rotated = take(s.n_rotations > 1 ? s.n_rotations * n * s.q_dim : 0);
@@ -109,6 +117,7 @@ class Workspace {
     if (s.n_experts > 0) {
       const Index choices = n * s.n_experts_used;
       b.experts.router = rows(s.n_experts);
+      b.experts.choice = rows(s.n_experts + s.n_expert_groups);
       b.experts.weights = take(choices);
       b.experts.ids = expert_ids_.data();
       b.experts.inputs = rows(s.d_model);

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: MIT
+// Latent attention over caches: what they keep, in which formats, and what it costs. That its logits are right is for
+// transformer_test.cpp and tests/golden/, that nothing else changes them for tests/laws/.
+#include <support/compare.hpp>
+#include <support/executors.hpp>
+#include <support/forward.hpp>
+#include <support/model.hpp>
+#include <support/names.hpp>
+#include <support/random.hpp>
+
+#include <kvdecode/cache/paged.hpp>
+#include <kvdecode/cache/sink.hpp>
+#include <kvdecode/cache/sliding_window.hpp>
+#include <kvdecode/core/cache_formats.hpp>
+#include <kvdecode/core/counting.hpp>
+#include <kvdecode/core/error.hpp>
+#include <kvdecode/model/cache_bytes.hpp>
+
+#include <doctest/doctest.h>
+
+#include <span>
+#include <string>
+#include <vector>
+
+namespace {
+
+using namespace kvdecode;
+using kvdecode_test::all_logits;
+using kvdecode_test::check_same_bits;
+using kvdecode_test::flat;
+using kvdecode_test::random_tokens;
+using kvdecode_test::RandomModel;
+
+/// DeepSeek-V2 and V3's sizes of attention, in a model that is small otherwise.
+ModelConfig deepseek_sized() {
+  ModelConfig config = kvdecode_test::config_of("mla interleaved");
+  config.n_heads = 3;
+  config.kv_lora_rank = 512;
+  config.qk_nope_head_dim = config.v_head_dim = 128;
+  config.head_dim = 192;
+  return config;
+}
+
+template <class Cache, class S>
+void check_layout(const Transformer<S>& transformer, std::span<const TokenId> tokens,
+                  const std::vector<S>& expected) {
+  check_same_bits(flat(all_logits<S, Cache>(transformer, tokens)), expected);
+}
+
+/// Every layout, in calls of many tokens and of one.
+template <class F, class S>
+void check_format(const RandomModel& model, std::span<const TokenId> tokens) {
+  const Transformer<S> transformer(model.config, model.weights);
+  const std::vector<S> expected = flat(all_logits<S, ContiguousCache<F>>(transformer, tokens));
+  CHECK(std::none_of(expected.begin(), expected.end(), [](S x) { return x != x; }));
+  check_layout<GrowingCache<F>>(transformer, tokens, expected);
+  check_layout<PagedCache<1, F>>(transformer, tokens, expected);
+  check_layout<PagedCache<16, F>>(transformer, tokens, expected);
+  check_layout<SlidingWindowCache<F>>(transformer, tokens, expected);
+  check_layout<SinkCache<F>>(transformer, tokens, expected);
+  PagedCache<3, F> cache(transformer.kv_shape(), static_cast<Index>(tokens.size()));
+  Workspace<S> workspace;
+  std::vector<S> steps;
+  for (std::size_t i = 0; i < tokens.size(); ++i) {
+    const auto row = kvdecode_test::forward(transformer, workspace, cache, tokens.subspan(i, 1))[0];
+    steps.insert(steps.end(), row.begin(), row.end());
+  }
+  check_same_bits(steps, expected);
+}
+
+TEST_CASE_TEMPLATE("latent attention: within a format all layouts give the same bits", S, float, double) {
+  const RandomModel model("mla_q interleaved yarn sinks best_groups", {.seed = 5, .format = FormatId::kBF16});
+  const std::vector<TokenId> tokens = random_tokens(37, 37, 6);
+  check_format<Native<S>, S>(model, tokens);
+  check_format<F16, S>(model, tokens);
+  check_format<Int8, S>(model, tokens);
+  check_format<Asym4, S>(model, tokens);
+  check_format<Int3, S>(model, tokens);
+}
+
+TEST_CASE_TEMPLATE("latent attention: no number of threads and tiles shows", S, float, double) {
+  const RandomModel model("mla_q interleaved mixed_sinks");
+  const Transformer<S> transformer(model.config, model.weights);
+  const std::vector<TokenId> tokens = random_tokens(530, 37, 6);
+  const auto last_rows = [&](ExecutorRef exec, std::size_t n_last) {
+    ContiguousCache<F16> cache(transformer.kv_shape(), 530);
+    Workspace<S> workspace;
+    kvdecode_test::forward(transformer, workspace, cache, std::span(tokens).first(530 - n_last), Rows::kNone,
+                           exec);
+    return flat(kvdecode_test::forward(transformer, workspace, cache, std::span(tokens).last(n_last),
+                                       Rows::kLast, exec));
+  };
+  const std::vector<S> expected = last_rows({}, 1);
+  check_same_bits(last_rows({}, 100), expected);
+  for (const Index n_threads : {2, 3, 7, 33}) {
+    CAPTURE(n_threads);
+    const kvdecode_test::BackwardsExecutor backwards{n_threads};
+    check_same_bits(last_rows(backwards, 1), expected);
+    check_same_bits(last_rows(backwards, 5), expected);
+  }
+}
+
+TEST_CASE("latent attention: a position costs its latent and the key that turns, once") {
+  const KvShape shape = deepseek_sized().kv_shape();
+  CHECK(payload_bytes<F16>(shape, 10) == 10 * 2 * 576 * 2);
+  CHECK(payload_bytes<Int8>(shape, 10) == 10 * 2 * (576 / 32 * 34));
+  CHECK(ContiguousCache<F32>::required_bytes(shape, 10) == payload_bytes<F32>(shape, 10));
+  const auto refusal = [&](auto&& make) -> std::string {
+    try {
+      make();
+    } catch (const Error& error) {
+      CHECK(error.code() == ErrorCode::kUnsupported);
+      return error.what();
+    }
+    return {};
+  };
+  const std::string in_keys = "KV cache: layer 0 has values that are a part of its keys, but ";
+  CHECK(refusal([&] { GrowingCache<HadInt4>(shape, 8); }) ==
+        in_keys + "a row of format had_int4 cannot be read in part");
+  CHECK(refusal([&] { GrowingCache<Int8, HadInt4>(shape, 8); }) ==
+        in_keys + "keys are stored as int8, values as had_int4");
+  CHECK(refusal([&] { GrowingCache<Turbo4>(shape, 8); }) ==
+        in_keys + "a row of format turbo4 cannot be read in part");
+}
+
+TEST_CASE("latent attention: multiplies what its absorbed form multiplies, however many tokens there are") {
+  using S = Counting<float>;
+  for (const std::string_view words : {"mla", "mla_q"}) {
+    CAPTURE(words);
+    const RandomModel model(words);
+    const ModelConfig& c = model.config;
+    const Transformer<S> transformer(c, model.weights);
+    const Index T = 11, rank = c.kv_lora_rank, q_rank = c.q_lora_rank, heads = c.n_heads;
+    const Index queries =
+        q_rank > 0 ? q_rank * (c.d_model + heads * c.head_dim) : c.d_model * heads * c.head_dim;
+    const Index a_token =
+        c.n_layers * (queries + c.d_model * c.k_dim() + heads * rank * (c.qk_nope_head_dim + c.v_head_dim) +
+                      c.d_model * heads * c.v_head_dim + 3 * c.d_ff * c.d_model);
+    const std::vector<TokenId> tokens = random_tokens(T, c.vocab_size, 1);
+    for (const Index chunk : {T, Index{1}}) {
+      CAPTURE(chunk);
+      GrowingCache<Native<S>> cache(transformer.kv_shape(), T);
+      Workspace<S> workspace;
+      take_work_counters();
+      for (Index i = 0; i < T; i += chunk)
+        kvdecode_test::forward(
+            transformer, workspace, cache,
+            std::span(tokens).subspan(static_cast<std::size_t>(i), static_cast<std::size_t>(chunk)),
+            Rows::kNone);
+      const WorkCounters work = take_work_counters();
+      CHECK(work[Work::kLinear] == T * a_token);
+      CHECK(work[Work::kScores] == c.n_layers * heads * c.k_dim() * T * (T + 1) / 2);
+      CHECK(work[Work::kValues] == c.n_layers * heads * rank * T * (T + 1) / 2);
+    }
+  }
+}
+
+}  // namespace
