@@ -67,6 +67,15 @@ json minimal(const std::string& architecture, const std::string& model_type) {
   if (model_type == "mixtral") config.update({{"num_local_experts", 4}, {"num_experts_per_tok", 2}});
   if (model_type == "qwen3_moe")
     config.update({{"num_experts", 6}, {"num_experts_per_tok", 2}, {"moe_intermediate_size", 24}});
+  if (model_type.starts_with("deepseek")) {
+    config.erase("num_key_value_heads");  // as many as heads
+    config.update({{"kv_lora_rank", 16},
+                   {"qk_nope_head_dim", 12},
+                   {"qk_rope_head_dim", 8},
+                   {"v_head_dim", 10},
+                   {"num_experts_per_tok", 2},
+                   {"moe_intermediate_size", 24}});
+  }
   return config;
 }
 
@@ -114,7 +123,10 @@ std::string text_of(const HuggingFaceConfig& config) {
        << number(m.position) << "; " << text_of(m.rotary) << "; " << m.embedding_scale << ' '
        << m.attention_scale << ' ' << m.attention_soft_cap << ' ' << m.logit_soft_cap << ' ' << m.tied_head
        << "; " << m.n_experts << ' ' << m.n_experts_used << ' ' << m.d_expert << ' '
-       << m.normalize_expert_weights << "; ";
+       << m.normalize_expert_weights << ' ' << m.expert_weight_scale << ' ' << number(m.expert_score) << ' '
+       << m.n_expert_groups << ' ' << m.n_expert_groups_used << ' ' << number(m.expert_group_score) << ' '
+       << m.d_shared_expert << "; " << m.kv_lora_rank << ' ' << m.q_lora_rank << ' ' << m.qk_nope_head_dim
+       << ' ' << m.v_head_dim << ' ' << m.latent_norm_eps << "; ";
   for (const AttentionSpan& s : m.spans) text << s.window << ',' << s.n_sink << ',' << s.chunk << ' ';
   for (const RotaryConfig& r : m.layer_rotary) text << "[" << text_of(r) << "] ";
   for (const unsigned char has : m.has_experts) text << (has != 0 ? 'e' : '-');
@@ -131,9 +143,22 @@ std::vector<Index> windows_of(const ModelConfig& model) {
   return windows;
 }
 
-const char* const kFolders[] = {
-    "gpt2",  "llama-mha", "llama-rope-dynamic", "llama-rope-yarn", "mistral-sliding", "qwen2",   "qwen3",
-    "gemma", "phi3",      "phi3-longrope",      "olmo2",           "stablelm",        "mixtral", "qwen3_moe"};
+const char* const kFolders[] = {"gpt2",
+                                "llama-mha",
+                                "llama-rope-dynamic",
+                                "llama-rope-yarn",
+                                "mistral-sliding",
+                                "qwen2",
+                                "qwen3",
+                                "gemma",
+                                "phi3",
+                                "phi3-longrope",
+                                "olmo2",
+                                "stablelm",
+                                "mixtral",
+                                "qwen3_moe",
+                                "deepseek_v2",
+                                "deepseek_v3"};
 
 json config_in(const char* folder) {
   return json::parse(io_test::read_text(kGolden / folder / "config.json"));
@@ -225,6 +250,8 @@ TEST_CASE("architectures: token ids that no config names are the family's own, i
     CHECK(ids(model_type, 80) == Ids{{2}, {1}});
   for (const char* const model_type : {"qwen2", "qwen3", "qwen3_moe"})
     CHECK(ids(model_type, 200000) == Ids{});
+  CHECK(ids("deepseek_v2", 80) == Ids{{1}, {2}});
+  CHECK(ids("deepseek_v3", 80) == Ids{{0}, {1}});
   CHECK(ids("phi3", 80) == Ids{{1}, {}});
   CHECK(ids("phi3", 32064) == Ids{{1}, {32000}});
   CHECK(ids("stablelm", 80) == Ids{{0}, {0}});
@@ -316,6 +343,141 @@ TEST_CASE("architectures: what makes each family what it is") {
   CHECK(moe.d_expert == 24);
   CHECK(!moe.normalize_expert_weights);
   CHECK(parse(with(family("qwen3_moe"), "norm_topk_prob", true)).model.normalize_expert_weights);
+}
+
+TEST_CASE("architectures: DeepSeek's latent attention") {
+  using namespace kvdecode;
+  for (const char* const name : {"deepseek_v2", "deepseek_v3"}) {
+    CAPTURE(name);
+    const json config = family(name);
+    const ModelConfig m = parse(config).model;
+    CHECK(m.n_heads == 6);
+    CHECK(m.n_kv_heads == 1);
+    CHECK(m.head_dim == 20);
+    CHECK(m.kv_lora_rank == 16);
+    CHECK(m.qk_nope_head_dim == 12);
+    CHECK(m.v_head_dim == 10);
+    CHECK(m.q_lora_rank == 1536);
+    CHECK(m.rotary_dim() == 8);
+    CHECK(m.rotary.theta == 1e4);
+    CHECK(m.rotary.pairs == RotaryPairs::kInterleaved);
+    CHECK(m.attention_scale == 0.0);
+    CHECK(m.norm_eps == 1e-6);
+    CHECK(m.max_seq_len == (std::string_view(name) == "deepseek_v2" ? 2048 : 4096));
+    CHECK(parse(with(config, "q_lora_rank", nullptr)).model.q_lora_rank == 0);
+    CHECK(parse(with(config, "q_lora_rank", 24)).model.q_lora_rank == 24);
+    // Whatever eps the other norms have, those of the latents have their own.
+    const ModelConfig coarse = parse(with(config, "rms_norm_eps", 1e-3)).model;
+    CHECK(coarse.norm_eps == 1e-3);
+    CHECK(coarse.latent_norm_eps == 1e-6);
+    CHECK(!parse(config).attention_bias);
+    CHECK(parse(with(config, "attention_bias", true)).attention_bias);
+    CHECK(parse(with(config, "attention_bias", true)).attention_output_bias);
+    for (const char* const same : {"head_dim", "qk_head_dim", "num_key_value_heads"}) {
+      const Index expected = std::string_view(same) == "head_dim" ? 8 : same[0] == 'q' ? 20 : 6;
+      CHECK_NOTHROW(parse(with(config, same, expected)));
+      check_refused(ErrorCode::kUnsupported,
+                    {std::string(same) + " 2 is supported only if it is " + std::to_string(expected)},
+                    with(config, same, 2));
+    }
+    for (const char* const size : {"kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim"}) {
+      json without = config;
+      without.erase(size);
+      check_refused(ErrorCode::kBadFile, {std::string(size) + " is missing"}, without);
+      check_refused(ErrorCode::kBadFile, {std::string(size) + " 4611686018427387904 is beyond any model"},
+                    with(config, size, std::uint64_t{1} << 62));
+    }
+    check_refused(ErrorCode::kBadFile, {"the rotary dimension must be even and at most qk_rope_head_dim 7"},
+                  with(config, "qk_rope_head_dim", 7));
+    // YaRN: cosines and sines times 0.1 mscale ln s + 1 over the same of mscale_all_dim, scores times its square.
+    const json yarn{{"type", "yarn"},  {"factor", 40},          {"original_max_position_embeddings", 256},
+                    {"mscale", 0.707}, {"mscale_all_dim", 0.5}, {"beta_fast", 32},
+                    {"beta_slow", 1}};
+    const ModelConfig stretched = parse(with(config, "rope_scaling", yarn)).model;
+    const double all = 0.1 * 0.5 * std::log(40.0) + 1.0, one = 0.1 * 0.707 * std::log(40.0) + 1.0;
+    CHECK(stretched.rotary.scaling.kind == RotaryScalingKind::kYarn);
+    CHECK(std::abs(stretched.rotary.scaling.magnitude - one / all) < 1e-15);
+    CHECK(std::abs(stretched.attention_scale - all * all / std::sqrt(20.0)) < 1e-15);
+    json plain = yarn;
+    plain.erase("mscale_all_dim");
+    CHECK(std::abs(parse(with(config, "rope_scaling", plain)).model.attention_scale - 1 / std::sqrt(20.0)) <
+          1e-15);
+  }
+  CHECK(parse(with(family("deepseek_v3"), "rope_interleave", false)).model.rotary.pairs ==
+        RotaryPairs::kHalves);
+}
+
+TEST_CASE("architectures: DeepSeek's experts") {
+  using namespace kvdecode;
+  const auto layers = [](const json& config) {
+    const ModelConfig model = parse(config).model;
+    std::string text;
+    for (Index i = 0; i < model.n_layers; ++i) text += model.layer_has_experts(i) ? 'e' : '-';
+    return text;
+  };
+  const json v2 = family("deepseek_v2"), v3 = family("deepseek_v3");
+  CHECK(layers(v2) == "eeeeee");
+  CHECK(layers(v3) == "---eee");
+  for (const json& config : {v2, v3}) {
+    CHECK(layers(with(config, "first_k_dense_replace", 0)) == "eeeeee");
+    CHECK(layers(with(config, "first_k_dense_replace", 2)) == "--eeee");
+    CHECK(layers(with(with(config, "first_k_dense_replace", 1), "moe_layer_freq", 2)) == "--e-e-");
+    CHECK(layers(with(config, "first_k_dense_replace", 6)) == "------");
+    // No experts at all.
+    const ModelConfig dense = parse(with(config, "n_routed_experts", nullptr)).model;
+    CHECK(dense.n_experts == 0);
+    CHECK(dense.d_shared_expert == 0);
+    CHECK(parse(with(config, "n_shared_experts", nullptr)).model.d_shared_expert == 0);
+    CHECK(parse(with(config, "n_shared_experts", 3)).model.d_shared_expert == 72);
+    CHECK(parse(with(config, "routed_scaling_factor", 16.0)).model.expert_weight_scale == 16.0);
+    json without = config;
+    without.erase("moe_intermediate_size");
+    check_refused(ErrorCode::kBadFile, {"moe_intermediate_size is missing"}, without);
+    check_refused(ErrorCode::kBadFile, {"num_hidden_layers 4097", "4096"},
+                  with(with(config, "first_k_dense_replace", 1), "num_hidden_layers", 4097));
+    check_refused(ErrorCode::kBadFile, {"n_shared_experts 4611686018427387904 of 24 is beyond any model"},
+                  with(config, "n_shared_experts", std::uint64_t{1} << 62));
+  }
+  json silent = v2;
+  silent.erase("num_experts_per_tok");
+  check_refused(ErrorCode::kBadFile, {"num_experts_per_tok is missing"}, silent);
+  const ModelConfig two = parse(v2).model;
+  CHECK(two.n_experts == 64);
+  CHECK(two.n_experts_used == 2);
+  CHECK(two.d_expert == 24);
+  CHECK(two.d_shared_expert == 48);
+  CHECK(two.expert_score == ExpertScore::kSoftmax);
+  CHECK(!two.normalize_expert_weights);
+  CHECK(two.expert_weight_scale == 1.0);
+  CHECK(two.n_expert_groups == 1);
+  const json groups = with(v2, {{"n_group", 8}, {"topk_group", 3}});
+  CHECK(parse(groups).model.n_expert_groups == 1);  // greedy: they say nothing
+  const ModelConfig limited = parse(with(groups, "topk_method", "group_limited_greedy")).model;
+  CHECK(limited.n_expert_groups == 8);
+  CHECK(limited.n_expert_groups_used == 3);
+  CHECK(limited.expert_group_score == ExpertGroupScore::kMaximum);
+  check_refused(ErrorCode::kBadFile, {"n_group is missing"}, with(v2, "topk_method", "group_limited_greedy"));
+  check_refused(ErrorCode::kUnsupported, {"topk_method \"noaux_tc\" is not supported"},
+                with(v2, "topk_method", "noaux_tc"));
+  check_refused(ErrorCode::kBadFile, {"n_expert_groups must divide n_experts 64, got 7"},
+                with(with(groups, "n_group", 7), "topk_method", "group_limited_greedy"));
+
+  json bare = v3;
+  bare.erase("num_experts_per_tok");
+  const ModelConfig three = parse(bare).model;
+  CHECK(three.n_experts == 256);
+  CHECK(three.n_experts_used == 8);
+  CHECK(three.d_shared_expert == 24);
+  CHECK(three.expert_score == ExpertScore::kSigmoid);
+  CHECK(three.normalize_expert_weights);
+  CHECK(three.expert_weight_scale == 2.5);
+  CHECK(three.n_expert_groups == 8);
+  CHECK(three.n_expert_groups_used == 4);
+  CHECK(three.expert_group_score == ExpertGroupScore::kTopTwo);
+  CHECK(!parse(with(v3, "norm_topk_prob", false)).model.normalize_expert_weights);
+  CHECK(parse(with(v3, {{"n_group", 4}, {"topk_group", 2}})).model.n_expert_groups_used == 2);
+  CHECK_NOTHROW(parse(with(v3, {{"topk_method", "noaux_tc"}, {"scoring_func", "sigmoid"}, {"ep_size", 1}})));
+  CHECK_NOTHROW(parse(with(v2, {{"scoring_func", "softmax"}, {"aux_loss_alpha", 0.001}, {"seq_aux", true}})));
 }
 
 TEST_CASE("architectures: transformers 4 and 5 write the same model differently") {
@@ -524,7 +686,7 @@ TEST_CASE("rotary positions: a part of each head in families that have it") {
   check_refused(ErrorCode::kBadFile, {"rotary dimension must be even"},
                 with(phi3, "partial_rotary_factor", 0.9));
   for (const char* const name : {"llama", "mistral", "mixtral", "qwen2", "qwen3", "qwen3_moe", "gemma",
-                                 "gemma2", "gemma3_text", "olmo2"}) {
+                                 "gemma2", "gemma3_text", "olmo2", "deepseek_v2", "deepseek_v3"}) {
     CAPTURE(name);
     CHECK_NOTHROW(parse(with(family(name), "partial_rotary_factor", 1.0)));
     check_refused(ErrorCode::kUnsupported, {"partial_rotary_factor is supported as 1.0 only, got 0.5"},
@@ -679,7 +841,15 @@ TEST_CASE("architectures: what would have to be ignored and changes the result i
                               {"stablelm", "rms_norm_eps", 1e-5},
                               {"olmo2", "clip_qkv", 8.0},
                               {"olmo2", "sliding_window", 8},
-                              {"olmo2", "logit_scale", 0.5}};
+                              {"olmo2", "logit_scale", 0.5},
+                              {"deepseek_v2", "norm_topk_prob", true},
+                              {"deepseek_v2", "scoring_func", "sigmoid"},
+                              {"deepseek_v2", "rope_interleave", false},
+                              {"deepseek_v2", "sliding_window", 8},
+                              {"deepseek_v3", "topk_method", "greedy"},
+                              {"deepseek_v3", "scoring_func", "softmax"},
+                              {"deepseek_v3", "mlp_bias", true},
+                              {"deepseek_v3", "index_topk", 2048}};
   for (const Refusal& r : refusals) {
     CAPTURE(r.model_type);
     CAPTURE(r.field);
@@ -890,6 +1060,67 @@ TEST_CASE("weights: experts by their families' names") {
       same_bytes(moe.layer(1).experts[5].w_down.matrix, moe.file.tensor(mlp + "experts.5.down_proj.weight")));
 }
 
+TEST_CASE("weights: latent attention and its experts by DeepSeek's names") {
+  const Loaded v3("deepseek_v3");
+  const LayerWeights& w = v3.layer(1);
+  const std::string attention = "model.layers.1.self_attn.", mlp = "model.layers.1.mlp.";
+  CHECK(same_bytes(w.w_q_a.matrix, v3.file.tensor(attention + "q_a_proj.weight")));
+  CHECK(same_bytes(w.q_a_norm.weight, v3.file.tensor(attention + "q_a_layernorm.weight")));
+  CHECK(same_bytes(w.w_q.matrix, v3.file.tensor(attention + "q_b_proj.weight")));
+  CHECK(same_bytes(w.w_kv_a.matrix, v3.file.tensor(attention + "kv_a_proj_with_mqa.weight")));
+  CHECK(same_bytes(w.kv_a_norm.weight, v3.file.tensor(attention + "kv_a_layernorm.weight")));
+  CHECK(same_bytes(w.w_o.matrix, v3.file.tensor(attention + "o_proj.weight")));
+  // Rows of 16 floats: 12 of keys, then 10 of values, of each head in turn; in place.
+  const SafetensorsTensor& kv_b = v3.file.tensor(attention + "kv_b_proj.weight");
+  REQUIRE(w.w_k_b.size() == 6);
+  REQUIRE(w.w_v_b.size() == 6);
+  CHECK(std::memcmp(w.w_k_b[0].data, kv_b.bytes.data(), kv_b.bytes.size()) == 0);
+  for (std::size_t h = 0; h < 6; ++h) {
+    CHECK(w.w_k_b[h].data == w.w_k_b[0].data + 22 * 64 * h);
+    CHECK(w.w_k_b[h].rows == 16);
+    CHECK(w.w_k_b[h].cols == 12);
+    CHECK(w.w_k_b[h].transposed);
+    CHECK(w.w_v_b[h].data == w.w_k_b[h].data + 12 * 64);
+    CHECK(w.w_v_b[h].rows == 10);
+    CHECK(w.w_v_b[h].cols == 16);
+    CHECK(!w.w_v_b[h].transposed);
+  }
+  CHECK(same_bytes(w.router.matrix, v3.file.tensor(mlp + "gate.weight")));
+  CHECK(same_bytes(w.choice_bias, v3.file.tensor(mlp + "gate.e_score_correction_bias")));
+  REQUIRE(w.experts.size() == 8);
+  CHECK(same_bytes(w.experts[7].w_down.matrix, v3.file.tensor(mlp + "experts.7.down_proj.weight")));
+  CHECK(same_bytes(w.shared_expert.w_gate.matrix, v3.file.tensor(mlp + "shared_experts.gate_proj.weight")));
+  CHECK(same_bytes(w.shared_expert.w_up.matrix, v3.file.tensor(mlp + "shared_experts.up_proj.weight")));
+  CHECK(same_bytes(w.shared_expert.w_down.matrix, v3.file.tensor(mlp + "shared_experts.down_proj.weight")));
+  CHECK(same_bytes(v3.layer(0).w_up.matrix, v3.file.tensor("model.layers.0.mlp.up_proj.weight")));
+  CHECK(Loaded("deepseek_v2").layer(1).choice_bias.empty());
+
+  // Queries without a rank of their own.
+  Variant direct("deepseek_v2");
+  direct.config["q_lora_rank"] = nullptr;
+  for (const char* const layer : {"0", "1"}) {
+    const std::string name = std::string("model.layers.") + layer + ".self_attn.";
+    direct.remove(name + "q_a_proj.weight");
+    direct.remove(name + "q_a_layernorm.weight");
+    SafetensorsTensor& q = direct.tensor(name + "q_b_proj.weight");
+    q.name = name + "q_proj.weight";
+    q.shape = {60, 48};  // half the heads
+  }
+  check_error(ErrorCode::kMismatch, {"self_attn.q_proj.weight\" has shape [60, 48], expected [120, 48]"},
+              [&] { direct.load(); });
+
+  // Layers behind the last one are left aside, as many as the config speaks of.
+  Variant further("deepseek_v3");
+  SafetensorsTensor extra = further.tensor("model.norm.weight");
+  extra.name = "model.layers.2.enorm.weight";
+  further.tensors.push_back(extra);
+  const LoadedModel model = further.load();
+  REQUIRE(model.report.ignored_tensors.size() == 1);
+  CHECK(model.report.ignored_tensors[0].name == "model.layers.2.enorm.weight");
+  further.config["num_nextn_predict_layers"] = 0;
+  check_error(ErrorCode::kMismatch, {"model.layers.2.enorm.weight", "has no place"}, [&] { further.load(); });
+}
+
 TEST_CASE("weights: experts may lie in two tensors a layer, as transformers 5 holds them") {
   struct Names {
     const char *folder, *block, *gate, *up, *down;
@@ -955,7 +1186,7 @@ TEST_CASE("weights: experts may lie in two tensors a layer, as transformers 5 ho
 
 TEST_CASE("weights: every tensor of every family is used, and missed by name") {
   for (const char* const name : {"gpt2", "mistral-sliding", "qwen2", "qwen3", "gemma", "phi3", "olmo2",
-                                 "stablelm", "mixtral", "qwen3_moe"}) {
+                                 "stablelm", "mixtral", "qwen3_moe", "deepseek_v2", "deepseek_v3"}) {
     CAPTURE(name);
     const Loaded loaded(name);
     CHECK(loaded.model.report.n_tensors == static_cast<Index>(loaded.file.tensors().size()));

@@ -147,6 +147,23 @@ TEST_CASE("TensorBinder: what nobody asked for is refused, what is ignored is re
   CHECK(weights.owners.size() == 1);
 }
 
+TEST_CASE("TensorBinder: what begins or ends in a way can be left aside") {
+  TensorBinder tensors = small_binder();
+  tensors.ignore_prefix("m.", "of no use");
+  tensors.ignore_suffix("i", "not a weight");
+  tensors.matrix("m.weight", 3, 2);  // used all the same
+  Weights weights;
+  LoadReport report;
+  tensors.finish(weights, report);
+  REQUIRE(report.ignored_tensors.size() == 2);
+  CHECK(report.ignored_tensors[0].reason == "not a weight");
+  CHECK(report.ignored_tensors[1].name == "m.bias");
+  CHECK(report.ignored_tensors[1].reason == "of no use");
+  TensorBinder others = small_binder();
+  others.ignore_prefix("weight", "nothing begins so");
+  check_error(ErrorCode::kMismatch, {"no place", "2 others"}, [&] { others.finish(weights, report); });
+}
+
 TEST_CASE("TensorBinder: formats are counted each for itself") {
   TensorBinder tensors = small_binder();
   tensors.linear("m", 3, 2, true);

@@ -4,6 +4,8 @@
 #pragma once
 
 #include <kvdecode/io/architectures/architecture.hpp>
+#include <kvdecode/io/architectures/deepseek_v2.hpp>
+#include <kvdecode/io/architectures/deepseek_v3.hpp>
 #include <kvdecode/io/architectures/gemma.hpp>
 #include <kvdecode/io/architectures/gemma2.hpp>
 #include <kvdecode/io/architectures/gemma3.hpp>
@@ -23,10 +25,10 @@
 namespace kvdecode::inline KVDECODE_ABI {
 
 inline constexpr HuggingFaceArchitecture kHuggingFaceArchitectures[] = {
-    kLlamaArchitecture,  kMistralArchitecture,  kMixtralArchitecture,  kQwen2Architecture,
-    kQwen3Architecture,  kQwen3MoeArchitecture, kGemmaArchitecture,    kGemma2Architecture,
-    kGemma3Architecture, kPhi3Architecture,     kStableLmArchitecture, kOlmo2Architecture,
-    kGpt2Architecture,
+    kLlamaArchitecture,  kMistralArchitecture,    kMixtralArchitecture,    kQwen2Architecture,
+    kQwen3Architecture,  kQwen3MoeArchitecture,   kGemmaArchitecture,      kGemma2Architecture,
+    kGemma3Architecture, kPhi3Architecture,       kStableLmArchitecture,   kOlmo2Architecture,
+    kGpt2Architecture,   kDeepseekV2Architecture, kDeepseekV3Architecture,
 };
 
 /// The family of that name ("LlamaForCausalLM"); nullptr if there is none.

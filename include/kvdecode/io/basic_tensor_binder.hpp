@@ -176,6 +176,11 @@ class BasicTensorBinder {
   void ignore(std::string_view name, std::string_view reason) {
     if (const auto found = entries_.find(name); found != entries_.end()) found->second.ignored = reason;
   }
+  /// Leaves aside every tensor whose name begins so.
+  void ignore_prefix(std::string_view prefix, std::string_view reason) {
+    for (auto& [name, entry] : entries_)
+      if (name.starts_with(prefix)) entry.ignored = reason;
+  }
   /// Leaves aside every tensor whose name ends so.
   void ignore_suffix(std::string_view suffix, std::string_view reason) {
     for (auto& [name, entry] : entries_)

@@ -26,6 +26,7 @@ struct HuggingFaceConfig {
   bool attention_bias = false;              // queries, keys and values have biases
   bool attention_output_bias = false;       // so has the attention's output
   bool feed_forward_bias = false;           // so have the feed-forward's matrices
+  Index n_further_layers = 0;               // stored behind those of the model, which has no use for them
   std::vector<std::string> ignored_fields;  // present, and known not to change what the model computes
 };
 
