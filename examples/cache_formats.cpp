@@ -160,6 +160,9 @@ std::string read(const std::string& path) {
 int compare(const Arguments& arguments) {
   const kvdecode::TextModel model = kvdecode::load_text_model(arguments.model);
   const kvdecode::FileTransformer<float> transformer = model.transformer<float>();
+  if (transformer.config().is_latent())
+    throw std::runtime_error(arguments.model +
+                             ": latent attention has no values apart from its keys to compare");
   const std::vector<TokenId> tokens = model.tokenizer().encode(read(arguments.text));
   if (tokens.size() < 2)
     throw std::runtime_error(arguments.text + ": a text of fewer than two tokens says nothing");

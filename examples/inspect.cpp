@@ -127,6 +127,10 @@ void print_tensors(const Files& files) {
 // ---- What the model is --------------------------------------------------------------------------------------
 
 std::string attention_of(const kvdecode::ModelConfig& config) {
+  if (config.is_latent())
+    return counted(config.n_heads, "query head") + ", a latent of " + program::count(config.kv_lora_rank) +
+           " and a key of " + program::count(config.qk_rope_head_dim()) +
+           " for all of them (multi-head latent)";
   const char* const kind = config.n_kv_heads == config.n_heads ? "multi-head"
                            : config.n_kv_heads == 1            ? "multi-query"
                                                                : "grouped-query";
@@ -174,7 +178,10 @@ void print_model(const kvdecode::LoadedModel& model) {
                           (config.gated_feed_forward ? ", gated" : "") +
                           (config.n_experts > 0 ? ", " + program::count(config.n_experts_used) + " of " +
                                                       counted(config.n_experts, "expert") + " a token"
-                                                : ""));
+                                                : "") +
+                          (config.d_shared_expert > 0
+                               ? ", and one of " + program::count(config.d_shared_expert) + " for every token"
+                               : ""));
   row("vocabulary", program::count(config.vocab_size) + (config.tied_head ? ", tied head" : ""));
   row("context", counted(config.max_seq_len, "position"));
   for (const kvdecode::IgnoredTensor& tensor : model.report.ignored_tensors)
@@ -210,12 +217,13 @@ void print_memory(const kvdecode::LoadedModel& model, const Arguments& arguments
   std::printf("  %-16s %14s %14s\n", "cache format", "a token",
               ("at " + program::count(max_seq_len)).c_str());
   using Format = kvdecode::CacheFormat;
-  const bool can_turn = kvdecode::can_turn(model.config.head_dim);
+  const bool can_turn = kvdecode::takes_rows<kvdecode::Int8, kvdecode::HadInt4>(shape[0]);
   for (const Format format : {Format::kNative, Format::kF16, Format::kInt8, Format::kInt8HadInt4}) {
     const std::string name(format == Format::kNative ? "f32" : to_string(format));
     kvdecode::visit_cache_format<float>(format, [&]<class K, class V>() {
       if (format == Format::kInt8HadInt4 && !can_turn)
-        return row(name, "needs heads of " + std::string(kvdecode::kTurnedRows));
+        return row(name, model.config.is_latent() ? "needs rows of values beside those of keys"
+                                                  : "needs heads of " + std::string(kvdecode::kTurnedRows));
       const auto payload = [&](Index n) { return program::bytes(kvdecode::payload_bytes<K, V>(shape, n)); };
       std::printf("  %-16s %14s %14s%s\n", name.c_str(), payload(1).c_str(), payload(max_seq_len).c_str(),
                   format == (can_turn ? Format::kInt8HadInt4 : Format::kInt8) ? "  recommended" : "");
