@@ -427,6 +427,10 @@ void all_logits(Report& report) {
   logits<S, ContiguousCache<N>>(report, "mha hd12 gelu no_positions tied mixed", {.seed = 26, .biases = true},
                                 24);
   logits<S, ContiguousCache<N>>(report, "hd5 relu2 plain interleaved partial chunk scale", {.seed = 27}, 16);
+  logits<S, ContiguousCache<N>>(report, "mla_q interleaved yarn sinks_within balanced_experts",
+                                {.seed = 33, .format = FormatId::kBF16}, 16);
+  logits<S, ContiguousCache<kvdecode::Int8>>(report, "mla interleaved best_groups",
+                                             {.seed = 34, .transposed = true}, 16);
   if (std::is_same_v<S, float>)  // past the first tile of attention
     logits<S, ContiguousCache<N>>(report, "layer_norm gelu plain shared learned mixed_sinks",
                                   {.seed = 28, .format = FormatId::kF16}, 260);
