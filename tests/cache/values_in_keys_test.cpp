@@ -16,6 +16,7 @@
 
 #include <optional>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -103,6 +104,15 @@ Index value_bytes(Index n) {
 }
 
 }  // namespace
+
+TYPE_TO_STRING_AS("contiguous f32", kvdecode::ContiguousCache<kvdecode::F32>);
+TYPE_TO_STRING_AS("growing f16", kvdecode::GrowingCache<kvdecode::F16>);
+TYPE_TO_STRING_AS("growing int8", kvdecode::GrowingCache<kvdecode::Int8>);
+TYPE_TO_STRING_AS("paged 3 bf16", kvdecode::PagedCache<3, kvdecode::BF16>);
+TYPE_TO_STRING_AS("paged 16 asym4", kvdecode::PagedCache<16, kvdecode::Asym4>);
+TYPE_TO_STRING_AS("sliding window f32", kvdecode::SlidingWindowCache<kvdecode::F32>);
+TYPE_TO_STRING_AS("sliding window int4", kvdecode::SlidingWindowCache<kvdecode::Int4>);
+TYPE_TO_STRING_AS("sinks f64", kvdecode::SinkCache<kvdecode::F64>);
 
 #define KVDECODE_TEST_LATENT_CACHES                                                                        \
   ContiguousCache<F32>, GrowingCache<F16>, GrowingCache<Int8>, PagedCache<3, BF16>, PagedCache<16, Asym4>, \

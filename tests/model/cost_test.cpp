@@ -136,6 +136,55 @@ TEST_CASE("cost: counted work is the closed form, over experts") {
       }
 }
 
+TEST_CASE(
+    "cost: counted work is the closed form, over latents, their ranks and heads, and experts in groups") {
+  for (const Index q_lora_rank : {0, 1, 21})
+    for (const Index kv_lora_rank : {1, 18, 40})
+      for (const auto& heads : {std::pair{1, 9}, {5, 9}, {4, 1}})
+        for (const std::string_view experts : {"mla", "mla balanced_experts", "mla sliding best_groups"}) {
+          ModelConfig config = config_of(experts);
+          config.q_lora_rank = q_lora_rank;
+          config.kv_lora_rank = kv_lora_rank;
+          config.n_heads = heads.first;
+          config.v_head_dim = heads.second;
+          const RandomModel model(config);
+          const ModelCost cost = model_cost(config);
+          for (const auto& lengths : {std::pair{1, 1}, {1, 9}, {6, 3}})
+            for (const StrategyKind kind : kKinds) {
+              CAPTURE(experts);
+              CAPTURE(q_lora_rank);
+              CAPTURE(kv_lora_rank);
+              CAPTURE(config.n_heads);
+              CAPTURE(config.v_head_dim);
+              CAPTURE(lengths.first);
+              CAPTURE(lengths.second);
+              CAPTURE(static_cast<int>(kind));
+              check_equal(counted(model, kind, lengths.first, lengths.second),
+                          cost.total(kind, lengths.first, lengths.second).multiply_adds);
+            }
+        }
+}
+
+TEST_CASE("cost: of a latent, its projections and its one row a position by hand") {
+  const ModelConfig config =
+      config_of("mla_q best_groups");  // d_model 32, 5 heads of 7 + 6, ranks 21 and 18, values 9
+  const Cost step = model_cost<F16>(config).step(StrategyKind::kCached, 10);
+  CHECK(step.multiply_adds.scores == 2 * 5 * 24 * 10);
+  CHECK(step.multiply_adds.values == 2 * 5 * 18 * 10);
+  CHECK(step.multiply_adds.projections ==
+        2 * (21 * 32 + 65 * 21 + 24 * 32 + 5 * 7 * 18 + 5 * 9 * 18 + 45 * 32));
+  CHECK(step.multiply_adds.feed_forward == 2 * (8 * 32 + 3 * 3 * 12 * 32 + 3 * 26 * 32));
+  CHECK(step.cache_bytes_read == 2 * 10 * 24 * 2);
+  CHECK(step.cache_bytes_written == 2 * 24 * 2);
+  // Of weights a step reads all but five of eight experts, and one row of the embedding.
+  const RandomModel model(config, {.format = FormatId::kF16, .transposed = true});
+  const double expected =
+      4.0 * (21 * 32 + 65 * 21 + 24 * 32 + 5 * 16 * 18 + 45 * 32 + 8 * 32 + 3 * 26 * 32 + 3 * 3 * 12 * 32) +
+      2.0 * (37 * 32 + 32);
+  CHECK(model_cost<F16>(config, model.weights).step(StrategyKind::kCached, 10).weight_bytes ==
+        doctest::Approx(expected).epsilon(1e-14));
+}
+
 TEST_CASE("cost: kinds of work are what their matrices and heads are") {
   const ModelConfig config = config_of("gqa experts");  // 2 layers, d_model 32, 6 heads of 8, 2 KV heads
   const Cost step = model_cost(config).step(StrategyKind::kCached, 10);
@@ -315,7 +364,8 @@ TEST_CASE("cost: bytes of weights are those of the matrices, each once a pass, i
 }
 
 TEST_CASE("cost: without weights, as if all matrices were of one format") {
-  for (const std::string_view words : {"gqa", "mha tied", "plain learned", "some_experts"}) {
+  for (const std::string_view words :
+       {"gqa", "mha tied", "plain learned", "some_experts", "mla", "mla_q tied balanced_experts"}) {
     CAPTURE(words);
     const RandomModel model(words, {.format = FormatId::kBF16});
     const ModelCost expected = model_cost<F16>(model.config, model.weights);

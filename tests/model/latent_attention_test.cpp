@@ -15,9 +15,12 @@
 #include <kvdecode/core/counting.hpp>
 #include <kvdecode/core/error.hpp>
 #include <kvdecode/model/cache_bytes.hpp>
+#include <kvdecode/model/cost.hpp>
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <cstddef>
 #include <span>
 #include <string>
 #include <vector>
@@ -123,35 +126,24 @@ TEST_CASE("latent attention: a position costs its latent and the key that turns,
         in_keys + "a row of format turbo4 cannot be read in part");
 }
 
-TEST_CASE("latent attention: multiplies what its absorbed form multiplies, however many tokens there are") {
+TEST_CASE(
+    "latent attention: multiplies what its absorbed form multiplies, however many tokens come at once") {
   using S = Counting<float>;
-  for (const std::string_view words : {"mla", "mla_q"}) {
-    CAPTURE(words);
-    const RandomModel model(words);
-    const ModelConfig& c = model.config;
-    const Transformer<S> transformer(c, model.weights);
-    const Index T = 11, rank = c.kv_lora_rank, q_rank = c.q_lora_rank, heads = c.n_heads;
-    const Index queries =
-        q_rank > 0 ? q_rank * (c.d_model + heads * c.head_dim) : c.d_model * heads * c.head_dim;
-    const Index a_token =
-        c.n_layers * (queries + c.d_model * c.k_dim() + heads * rank * (c.qk_nope_head_dim + c.v_head_dim) +
-                      c.d_model * heads * c.v_head_dim + 3 * c.d_ff * c.d_model);
-    const std::vector<TokenId> tokens = random_tokens(T, c.vocab_size, 1);
-    for (const Index chunk : {T, Index{1}}) {
-      CAPTURE(chunk);
-      GrowingCache<Native<S>> cache(transformer.kv_shape(), T);
-      Workspace<S> workspace;
-      take_work_counters();
-      for (Index i = 0; i < T; i += chunk)
-        kvdecode_test::forward(
-            transformer, workspace, cache,
-            std::span(tokens).subspan(static_cast<std::size_t>(i), static_cast<std::size_t>(chunk)),
-            Rows::kNone);
-      const WorkCounters work = take_work_counters();
-      CHECK(work[Work::kLinear] == T * a_token);
-      CHECK(work[Work::kScores] == c.n_layers * heads * c.k_dim() * T * (T + 1) / 2);
-      CHECK(work[Work::kValues] == c.n_layers * heads * rank * T * (T + 1) / 2);
-    }
+  const RandomModel model("mla_q");
+  const Transformer<S> transformer(model.config, model.weights);
+  const MultiplyAdds expected = model_cost(model.config).forward(0, 12, 0).multiply_adds;
+  const std::vector<TokenId> tokens = random_tokens(12, model.config.vocab_size, 1);
+  for (const std::size_t chunk : {12, 3, 1}) {
+    CAPTURE(chunk);
+    GrowingCache<Native<S>> cache(transformer.kv_shape(), 12);
+    Workspace<S> workspace;
+    take_work_counters();
+    for (std::size_t i = 0; i < tokens.size(); i += chunk)
+      kvdecode_test::forward(transformer, workspace, cache, std::span(tokens).subspan(i, chunk), Rows::kNone);
+    const WorkCounters work = take_work_counters();
+    CHECK(static_cast<double>(work[Work::kLinear]) == expected.linear());
+    CHECK(static_cast<double>(work[Work::kScores]) == expected.scores);
+    CHECK(static_cast<double>(work[Work::kValues]) == expected.values);
   }
 }
 

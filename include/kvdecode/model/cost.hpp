@@ -16,6 +16,10 @@
 // fewer logits spares the final norm and the head only. To stop old rows before the last layer's queries would make a
 // naive run of one layer O(T^2), and is another algorithm.)
 //
+// Attention over a latent (MLA) meets k_dim = kv_lora_rank + qk_rope_head_dim numbers a key for scores and kv_lora_rank for
+// values: with a = n_layers * n_heads * (k_dim + kv_lora_rank) all of this holds. That is more than heads of their own would
+// multiply, and the cache that it reads is one row for all heads.
+//
 // For short texts a T^2 and a T^3 are small beside w T and w T^2: attention of a step overtakes its matrices at
 // t = (w + h) / a. A window, with its sinks, lets a query see no more than k = window + n_sink keys; then both lose
 // a degree: beyond t = k a cached step costs a k, a recomputed one a (k t - k (k - 1) / 2). Chunks do the same.
@@ -127,14 +131,37 @@ struct MatrixPlace {
   Index cols;
 };
 
+/// Matrices of every head of a layer, as they are stored.
+struct HeadMatrices {
+  std::vector<MatrixView> LayerWeights::*place;
+  Index n_heads;
+  Index rows;
+  Index cols;
+};
+
 /// The matrices that make queries, keys and values of a row, and of what the heads saw a row again.
 inline std::vector<MatrixPlace<LayerWeights>> projection_matrices(const ModelConfig& config) {
   const Index d = config.d_model, q_dim = config.n_heads * config.head_dim,
               kv_dim = config.n_kv_heads * config.head_dim;
+  if (config.is_latent()) {
+    std::vector<MatrixPlace<LayerWeights>> matrices{{&LayerWeights::w_kv_a, config.k_dim(), d},
+                                                    {&LayerWeights::w_o, d, config.o_dim()}};
+    const Index q_input = config.q_lora_rank > 0 ? config.q_lora_rank : d;
+    matrices.push_back({&LayerWeights::w_q, q_dim, q_input});
+    if (config.q_lora_rank > 0) matrices.push_back({&LayerWeights::w_q_a, config.q_lora_rank, d});
+    return matrices;
+  }
   return {{&LayerWeights::w_q, q_dim, d},
           {&LayerWeights::w_k, kv_dim, d},
           {&LayerWeights::w_v, kv_dim, d},
           {&LayerWeights::w_o, d, q_dim}};
+}
+
+/// Likewise those that lead from queries to a latent and from what was seen of it to values.
+inline std::vector<HeadMatrices> head_matrices(const ModelConfig& config) {
+  if (!config.is_latent()) return {};
+  return {{&LayerWeights::w_k_b, config.n_heads, config.qk_nope_head_dim, config.kv_lora_rank},
+          {&LayerWeights::w_v_b, config.n_heads, config.v_head_dim, config.kv_lora_rank}};
 }
 
 /// @tparam W  LayerWeights or ExpertWeights
@@ -150,6 +177,12 @@ double matrix_multiply_adds(const std::vector<MatrixPlace<W>>& matrices) {
   double total = 0.0;
   for (const MatrixPlace<W>& matrix : matrices)
     total += static_cast<double>(matrix.rows) * static_cast<double>(matrix.cols);
+  return total;
+}
+inline double matrix_multiply_adds(const std::vector<HeadMatrices>& matrices) {
+  double total = 0.0;
+  for (const HeadMatrices& each : matrices)
+    total += static_cast<double>(each.n_heads * each.rows) * static_cast<double>(each.cols);
   return total;
 }
 
@@ -169,9 +202,10 @@ double matrix_bytes(const MatrixView& matrix) {
 /// What one layer costs, by the unit of work.
 struct LayerCost {
   AttentionSpan span{};
-  double scores = 0.0;               // multiply-adds, a query and a key that it sees
-  double values = 0.0;               // likewise
-  double cache_bytes_read = 0.0;     // likewise: a row of keys and one of values of every KV head
+  double scores = 0.0;  // multiply-adds, a query and a key that it sees
+  double values = 0.0;  // likewise
+  double cache_bytes_read =
+      0.0;  // likewise: a row of keys and one of values of every KV head, or both in one
   double cache_bytes_written = 0.0;  // a token; none where the rows are another layer's
   double projections = 0.0;          // multiply-adds, a token
   double feed_forward = 0.0;         // likewise
@@ -306,7 +340,7 @@ struct ModelCost {
 
 namespace detail {
 
-/// Keys and values of one layer. Attention over a latent (MLA) differs here and in projection_matrices().
+/// Keys and values of one layer.
 template <Format KFormat, Format VFormat>
 LayerCost attention_cost(const ModelConfig& config, const KvShape& shape, Index layer) {
   const LayerKvShape& kv = shape[layer];
@@ -314,13 +348,16 @@ LayerCost attention_cost(const ModelConfig& config, const KvShape& shape, Index 
   cost.span = kv.span;
   cost.scores = static_cast<double>(config.n_heads * kv.k_dim);
   cost.values = static_cast<double>(config.n_heads * kv.v_dim);
-  cost.cache_bytes_read =
-      static_cast<double>(kv.n_kv_heads * (KFormat::row_bytes(kv.k_dim) + VFormat::row_bytes(kv.v_dim)));
+  const Index v_bytes = kv.values_in_keys ? 0 : VFormat::row_bytes(kv.v_dim);
+  cost.cache_bytes_read = static_cast<double>(kv.n_kv_heads * (KFormat::row_bytes(kv.k_dim) + v_bytes));
   cost.cache_bytes_written = shape.owns_store(layer) ? cost.cache_bytes_read : 0.0;
   return cost;
 }
 
-/// @param bytes_of  (layer, place, expert) -> bytes of that matrix, where place is a MatrixPlace
+/// The expert for every token, where experts have numbers.
+inline constexpr Index kSharedExpert = -1;
+
+/// @param bytes_of  (layer, place, expert) -> bytes of that matrix, where place is a MatrixPlace or HeadMatrices
 template <Format KFormat, Format VFormat, class BytesOf>
 ModelCost layers_cost(const ModelConfig& config, BytesOf&& bytes_of) {
   config.validate();
@@ -331,22 +368,28 @@ ModelCost layers_cost(const ModelConfig& config, BytesOf&& bytes_of) {
   const auto projections = projection_matrices(config);
   const auto dense = feed_forward_matrices<LayerWeights>(config, config.d_ff);
   const auto expert = feed_forward_matrices<ExpertWeights>(config, config.d_expert);
+  const auto heads = head_matrices(config);
+  const auto shared = config.d_shared_expert > 0
+                          ? feed_forward_matrices<ExpertWeights>(config, config.d_shared_expert)
+                          : std::vector<MatrixPlace<ExpertWeights>>{};
   const MatrixPlace<LayerWeights> router{&LayerWeights::router, config.n_experts, config.d_model};
   for (Index i = 0; i < config.n_layers; ++i) {
     LayerCost layer = attention_cost<KFormat, VFormat>(config, shape, i);
     const auto add_bytes = [&](const auto& matrices) {
-      for (const auto& matrix : matrices) layer.weight_bytes += bytes_of(i, matrix, 0);
+      for (const auto& matrix : matrices) layer.weight_bytes += bytes_of(i, matrix, kSharedExpert);
     };
-    layer.projections = matrix_multiply_adds(projections);
+    layer.projections = matrix_multiply_adds(projections) + matrix_multiply_adds(heads);
     add_bytes(projections);
+    add_bytes(heads);
     if (!config.layer_has_experts(i)) {
       layer.feed_forward = matrix_multiply_adds(dense);
       add_bytes(dense);
     } else {
       const std::vector<MatrixPlace<LayerWeights>> routers{router};
-      layer.feed_forward = matrix_multiply_adds(routers) +
+      layer.feed_forward = matrix_multiply_adds(routers) + matrix_multiply_adds(shared) +
                            static_cast<double>(config.n_experts_used) * matrix_multiply_adds(expert);
       add_bytes(routers);
+      add_bytes(shared);
       for (Index e = 0; e < config.n_experts; ++e)
         for (const auto& matrix : expert) layer.expert_bytes += bytes_of(i, matrix, e);
     }
@@ -362,12 +405,19 @@ ModelCost layers_cost(const ModelConfig& config, BytesOf&& bytes_of) {
 /// @throws Error kBadArgument if the config cannot be run  @pre check_weights(config, weights) passes
 template <Format KFormat = F32, Format VFormat = KFormat, class Formats = CoreFormats>
 ModelCost model_cost(const ModelConfig& config, const Weights& weights) {
-  const auto bytes_of = [&]<class W>(Index layer, const detail::MatrixPlace<W>& matrix, Index expert) {
+  const auto bytes_of = [&]<class Place>(Index layer, const Place& matrix, Index expert) {
     const LayerWeights& w = weights.layers[static_cast<std::size_t>(layer)];
-    if constexpr (std::is_same_v<W, LayerWeights>)
+    if constexpr (std::is_same_v<Place, detail::HeadMatrices>) {
+      double total = 0.0;
+      for (const MatrixView& of_head : w.*matrix.place) total += matrix_bytes<Formats>(of_head);
+      return total;
+    } else if constexpr (std::is_same_v<Place, detail::MatrixPlace<LayerWeights>>) {
       return matrix_bytes<Formats>((w.*matrix.place).matrix);
-    else
-      return matrix_bytes<Formats>((w.experts[static_cast<std::size_t>(expert)].*matrix.place).matrix);
+    } else {
+      const ExpertWeights& one =
+          expert == detail::kSharedExpert ? w.shared_expert : w.experts[static_cast<std::size_t>(expert)];
+      return matrix_bytes<Formats>((one.*matrix.place).matrix);
+    }
   };
   ModelCost cost = detail::layers_cost<KFormat, VFormat>(config, bytes_of);
   cost.head_bytes = matrix_bytes<Formats>(config.tied_head ? weights.token_embedding : weights.head.matrix);
@@ -381,8 +431,13 @@ ModelCost model_cost(const ModelConfig& config, const Weights& weights) {
 /// @throws Error kBadArgument if the config cannot be run
 template <Format KFormat = F32, Format VFormat = KFormat, Format WFormat = F32>
 ModelCost model_cost(const ModelConfig& config) {
-  const auto bytes_of = [&]<class W>(Index, const detail::MatrixPlace<W>& matrix, Index) {
-    return static_cast<double>(matrix.rows) * static_cast<double>(WFormat::row_bytes(matrix.cols));
+  const auto bytes_of = [&]<class Place>(Index, const Place& matrix, Index) {
+    const double bytes =
+        static_cast<double>(matrix.rows) * static_cast<double>(WFormat::row_bytes(matrix.cols));
+    if constexpr (std::is_same_v<Place, detail::HeadMatrices>)
+      return static_cast<double>(matrix.n_heads) * bytes;
+    else
+      return bytes;
   };
   ModelCost cost = detail::layers_cost<KFormat, VFormat>(config, bytes_of);
   const double row_bytes = static_cast<double>(WFormat::row_bytes(config.d_model));
