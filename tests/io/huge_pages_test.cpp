@@ -41,6 +41,8 @@ TEST_CASE("for_each_matrix: every matrix of every layer and expert, in order") {
   CHECK(matrices_of(tied.weights).size() == 1 + 7 * n_layers);
   const auto n_experts = static_cast<std::size_t>(experts.config.n_experts);
   CHECK(matrices_of(experts.weights).size() == 1 + (4 + 1 + 3 * n_experts) * n_layers + 1);
+  // Two matrices a head beside w_q, w_o, w_q_a and w_kv_a; a router, eight experts and one for every token.
+  CHECK(matrices_of(RandomModel("mla_q best_groups").weights).size() == 1 + (4 + 2 * 5 + 1 + 3 * 9) * 2 + 1);
 }
 
 TEST_CASE("huge pages: every matrix has its rows, at a cache line of memory of its own") {
@@ -85,16 +87,19 @@ TEST_CASE("huge pages: a matrix that several layers share is copied once") {
 
 TEST_CASE("huge pages: the answers have the same bits, after the originals are gone") {
   const std::vector<kvdecode::TokenId> tokens = kvdecode_test::random_tokens(9, 37, 5);
-  std::vector<float> expected;
-  kvdecode::ModelConfig config;
-  Weights copied;
-  {
-    const RandomModel model("gqa tied", {.seed = 6, .offset = 1, .row_padding = 1});
-    config = model.config;
-    expected = flat(all_logits(kvdecode::Transformer<float>(config, model.weights), tokens));
-    copied = kvdecode::copy_to_huge_pages(model.weights);
+  for (const char* const words : {"gqa tied", "mla_q interleaved"}) {
+    CAPTURE(words);
+    std::vector<float> expected;
+    kvdecode::ModelConfig config;
+    Weights copied;
+    {
+      const RandomModel model(words, {.seed = 6, .offset = 1, .row_padding = 1});
+      config = model.config;
+      expected = flat(all_logits(kvdecode::Transformer<float>(config, model.weights), tokens));
+      copied = kvdecode::copy_to_huge_pages(model.weights);
+    }
+    check_same_bits(flat(all_logits(kvdecode::Transformer<float>(config, copied), tokens)), expected);
   }
-  check_same_bits(flat(all_logits(kvdecode::Transformer<float>(config, copied), tokens)), expected);
 }
 
 TEST_CASE("huge pages: weights without matrices stay as they are") {

@@ -85,6 +85,15 @@ TEST_CASE_TEMPLATE("laws: hold for every format of blocks", Activations, ExactAc
   });
 }
 
+TEST_CASE_TEMPLATE("laws: hold for latent attention in blocks", Activations, ExactActivations,
+                   Int8Activations) {
+  kvdecode::ModelConfig config = kvdecode_test::config_of("mla_q interleaved best_groups");
+  config.d_ff = 288;
+  const Transformer<float, Activations, GgufFormats> transformer(
+      config, kvdecode_test::random_block_weights<kvdecode::Q4_0>(config, 7));
+  check_laws<GrowingCache<F32>>(transformer, "q4_0");
+}
+
 TEST_CASE("laws: hold in double for activations rounded to bytes") {
   for_each_block_format([]<class F>(Index number) {
     const kvdecode::ModelConfig config = config_of(number + 5);

@@ -133,7 +133,7 @@ TEST_CASE(
   const Transformer<S> transformer(model.config, model.weights);
   const MultiplyAdds expected = model_cost(model.config).forward(0, 12, 0).multiply_adds;
   const std::vector<TokenId> tokens = random_tokens(12, model.config.vocab_size, 1);
-  for (const std::size_t chunk : {12, 3, 1}) {
+  for (const std::size_t chunk : {12u, 3u, 1u}) {
     CAPTURE(chunk);
     GrowingCache<Native<S>> cache(transformer.kv_shape(), 12);
     Workspace<S> workspace;

@@ -41,8 +41,13 @@ kvdecode::Weights random_block_weights(const kvdecode::ModelConfig& config, std:
   replace(weights.token_embedding);
   replace(weights.head.matrix);
   for (kvdecode::LayerWeights& layer : weights.layers) {
-    for (kvdecode::LinearWeights* w : {&layer.w_q, &layer.w_k, &layer.w_v, &layer.w_o}) replace(w->matrix);
+    for (kvdecode::LinearWeights* w :
+         {&layer.w_q, &layer.w_k, &layer.w_v, &layer.w_o, &layer.w_q_a, &layer.w_kv_a})
+      replace(w->matrix);
+    for (auto* matrices : {&layer.w_k_b, &layer.w_v_b})
+      for (kvdecode::MatrixView& w : *matrices) replace(w);
     feed_forward(layer);
+    feed_forward(layer.shared_expert);
     for (kvdecode::ExpertWeights& expert : layer.experts) feed_forward(expert);
   }
   return weights;
