@@ -58,8 +58,10 @@ Plain shifted_by_formula(const Plain& cache, const kvdecode::ModelConfig& config
       const std::vector<double>& key = keys[static_cast<std::size_t>(p)];
       for (Index head = 0; head < shape.n_kv_heads; ++head) {
         const auto begin = key.begin() + head * shape.k_dim;
-        kvdecode_reference::Vector turned(begin, begin + shape.k_dim);
+        const auto turning = begin + (shape.values_in_keys ? shape.v_dim : 0);  // behind a latent
+        kvdecode_reference::Vector turned(turning, begin + shape.k_dim);
         if (p >= first) turned = kvdecode_reference::rotate(std::move(turned), delta, rotary);
+        k.insert(k.end(), begin, turning);
         k.insert(k.end(), turned.begin(), turned.end());
       }
       const std::vector<double>& value = values[static_cast<std::size_t>(p)];
