@@ -124,4 +124,17 @@ TEST_CASE("workspace: can be used after an allocation that failed") {
   CHECK(hook.n_allocations == 1);
 }
 
+TEST_CASE("workspace: values that are in the keys are the front of their rows") {
+  WorkspaceSizes sizes = sizes_of(5);
+  sizes.v_dim = 12;
+  sizes.values_in_keys = true;
+  Workspace<float> workspace;
+  workspace.prepare(sizes);
+  const PassBuffers<float> b = workspace.buffers(3);
+  CHECK(b.values.data == b.keys.data);
+  CHECK(b.values.rows == 3);
+  CHECK(b.values.cols == 12);
+  CHECK(b.values.stride == 16);
+}
+
 }  // namespace
