@@ -24,6 +24,13 @@ KvShape uniform(Index n_layers, Index n_kv_heads, Index k_dim, Index v_dim, Atte
   return shape;
 }
 
+/// Rows of a latent that is the values, and of the part of the keys that turns.
+KvShape latents(Index n_layers, Index kv_lora_rank, Index qk_rope_head_dim) {
+  KvShape shape = uniform(n_layers, 1, kv_lora_rank + qk_rope_head_dim, kv_lora_rank);
+  for (kvdecode::LayerKvShape& layer : shape.layers) layer.values_in_keys = true;
+  return shape;
+}
+
 template <class Cache>
 void memory(benchmark::State& state, const KvShape& shape) {
   using K = typename Cache::KeyFormat;
@@ -64,7 +71,7 @@ void add(const std::string& name, KvShape shape, Index longest = 131072) {
   add<kvdecode::ContiguousCache<kvdecode::Int4>>("llama-3-8b/int4", uniform(32, 8, 128, 128));
   add<Half>("qwen3-8b/f16", uniform(36, 8, 128, 128));
   // One latent of 512 numbers that keys and values of all heads are made of, and 64 that turn (DeepSeek-AI 2024).
-  add<Half>("deepseek-v3-mla/f16", uniform(61, 1, 512 + 64, 0));
+  add<Half>("deepseek-v3-mla/f16", latents(61, 512, 64));
   add<kvdecode::SlidingWindowCache<F16>>("mistral-7b-window-4096/f16",
                                          uniform(32, 8, 128, 128, {.window = 4096}));
   return true;
