@@ -93,4 +93,21 @@ TEST_CASE_TEMPLATE("experts: the choice goes by biased scores, be they negative,
   by_best.template check<S>();
 }
 
+TEST_CASE_TEMPLATE("experts: the best two of a larger group, wherever they stand in it", S, float, double) {
+  RoutedModel model("balanced_experts");
+  model.config.n_expert_groups = 2;
+  model.config.n_expert_groups_used = 1;
+  // By the biases: 0.5 + 0.4 of one group against 0.6 + 0.2 of the other.
+  const std::vector<std::vector<float>> orders{{0.1f, 0.4f, 0.5f, 0, 0.6f, 0.2f, 0, 0.1f},
+                                               {0.5f, 0.4f, 0, 0.1f, 0.2f, 0, 0.1f, 0.6f},
+                                               {0.4f, 0, 0.1f, 0.5f, 0, 0.6f, 0.1f, 0.2f},
+                                               {0.6f, 0.1f, 0.2f, 0, 0, 0.1f, 0.4f, 0.5f}};
+  model.set_router([](Index, Index) { return 0.0f; });
+  for (const std::vector<float>& bias : orders) {
+    CAPTURE(bias[0]);
+    model.set_bias(bias);
+    model.template check<S>();
+  }
+}
+
 }  // namespace
