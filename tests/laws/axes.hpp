@@ -135,7 +135,8 @@ inline std::vector<Index> product_models() {
       "mla layer_norm gelu plain both_norms interleaved partial own_angles sinks_within scaled_embedding "
       "norm_offset balanced_experts",
   };
-  constexpr Index wide[] = {1, 2, 4, 5, 6, 10, 12};  // full, sliding, both kinds of sinks, chunked, latent, by epochs
+  constexpr Index wide[] = {1, 2,  4, 5,
+                            6, 10, 12};  // full, sliding, both kinds of sinks, chunked, latent, by epochs
   std::vector<Index> models;
   for (const std::string_view words : small) {
     const auto* const found =
