@@ -15,3 +15,8 @@ foreach(source IN LISTS example_sources)
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "$<1:${PROJECT_BINARY_DIR}/examples>")
   list(APPEND example_programs ${name})
 endforeach()
+
+# The cache of one's own is tried by the laws, which lie with the tests and need no test framework.
+if(TARGET 10_your_own_cache)
+  target_include_directories(10_your_own_cache PRIVATE "${PROJECT_SOURCE_DIR}/tests")
+endif()
