@@ -116,12 +116,19 @@ if(EXISTS "${PROJECT_SOURCE_DIR}/${shipped_model}/config.json")
                        --output "${PROJECT_BINARY_DIR}/tests/logits.safetensors")
   set(inspect_arguments ${shipped_model} --tensors --measure)
   set(conversations chat)  # programs that read what to do; they have a script
+  file(GLOB tutorial_pages CONFIGURE_DEPENDS RELATIVE "${PROJECT_SOURCE_DIR}" "${PROJECT_SOURCE_DIR}/examples/README*.md")
   foreach(program IN LISTS example_programs)
     if(program IN_LIST conversations)
       continue()
     endif()
-    add_test(NAME examples.${program} COMMAND ${program} ${${program}_arguments}
-             WORKING_DIRECTORY "${PROJECT_SOURCE_DIR}")
+    if(program MATCHES "^[0-9][0-9]_")  # the tutorial: its pages show what each program prints
+      add_test(NAME examples.${program}
+               COMMAND "${tools_dir}/check_output.sh" $<TARGET_FILE:${program}> ${tutorial_pages}
+               WORKING_DIRECTORY "${PROJECT_SOURCE_DIR}")
+    else()
+      add_test(NAME examples.${program} COMMAND ${program} ${${program}_arguments}
+               WORKING_DIRECTORY "${PROJECT_SOURCE_DIR}")
+    endif()
     set_tests_properties(examples.${program} PROPERTIES LABELS examples)
   endforeach()
   if(TARGET inspect)

@@ -77,26 +77,25 @@ int main() {
 
   std::printf("Keys and values of every step, compared byte for byte with those of the step before\n\n");
   std::printf("  step   rows in all layers   compared      bytes   that differ\n");
-  bool same_in_every_step = true;
-  Index n_compared = 0;
+  Index n_compared = 0, n_changed = 0;
   // [readme]
   auto before = run_all(std::span(tokens).first(1));
   for (Index t = 2; t <= T; ++t) {
     const auto now = run_all(std::span(tokens).first(static_cast<std::size_t>(t)));
     Index n_rows = 0, n_bytes = 0, n_different = 0;
     for (std::size_t layer = 0; layer < now.size(); ++layer)
-      for (std::size_t i = 0; i < before[layer].size(); ++i) {
+      for (std::size_t i = 0; i < before[layer].size(); ++i) {  // the tokens that both steps have
         const Row &old_row = before[layer][i], &new_row = now[layer][i];
         n_rows += 1;
         n_bytes += static_cast<Index>(old_row.size());
         for (std::size_t b = 0; b < old_row.size(); ++b) n_different += old_row[b] != new_row[b];
       }
     std::printf("  %4td %20td %10td %10td %13td\n", t, config.n_layers * t, n_rows, n_bytes, n_different);
-    // [readme]
-    same_in_every_step = same_in_every_step && n_different == 0;
     n_compared += n_bytes;
+    n_changed += n_different;
     before = now;
   }
+  // [readme]
 
   // The other way round: change one token, and see which rows that changes.
   constexpr std::size_t changed = 4;
@@ -125,7 +124,7 @@ int main() {
   std::printf(
       "So a row of keys and values, once computed, can be kept. That is the whole idea of the cache.\n\n");
 
-  claim(n_compared > 0 && same_in_every_step,
+  claim(n_compared > 0 && n_changed == 0,
         "no byte of an old token's keys and values changes in any later step");
   claim(as_the_mask_says, "a token changes its own rows and those after it, never those before");
   return all_true ? 0 : 1;

@@ -52,9 +52,8 @@ int main() {
   double n_weights = 0.0;
   kvdecode::Weights in_layers = model.weights();  // views; embedding and head are not read by every token
   in_layers.token_embedding = in_layers.head.matrix = {};
-  kvdecode::for_each_matrix(in_layers, [&](const kvdecode::MatrixView& m) {
-    n_weights += static_cast<double>(m.rows * m.cols);
-  });
+  kvdecode::for_each_matrix(
+      in_layers, [&](const kvdecode::MatrixView& m) { n_weights += static_cast<double>(m.rows * m.cols); });
   std::printf("A model whose layers have %.1f million weights (%.0f MB), on one thread\n\n", n_weights / 1e6,
               n_weights * 4 / 1e6);
 

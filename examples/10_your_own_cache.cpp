@@ -31,7 +31,6 @@ using kvdecode::KvShape;
 using kvdecode::RowsView;
 using kvdecode::TokenId;
 
-// [readme]
 /// All keys and values of a token side by side, token after token: [position][layer][key or value][kv_head][dim].
 /// @tparam has_fault  truncate() forgets to forget
 template <bool has_fault = false>
@@ -51,6 +50,7 @@ class TokenListCache {
   TokenListCache(TokenListCache&&) noexcept = default;  // a copy would be a fork(): it has that name
   TokenListCache& operator=(TokenListCache&&) noexcept = default;
 
+  // [readme]
   // A step: reserve may fail, the rest may not.
   void reserve(Index n) {
     ledger_.require_room(n, capacity_);
@@ -76,6 +76,7 @@ class TokenListCache {
   std::array<KvRun<F32>, 1> values(Index layer, Index head) const noexcept {
     return run(layer, values_at(layer, head));
   }
+  // [readme]
 
   // Between steps.
   bool can_truncate(Index n) const noexcept { return n >= 0 && n <= kv_len(); }
@@ -125,7 +126,6 @@ class TokenListCache {
   Index token_size_ = 0;        // numbers
 };
 static_assert(kvdecode::KvCacheFor<TokenListCache<>, float>);
-// [readme]
 
 int main() {
   bool all_true = true;

@@ -99,6 +99,37 @@ readme "${block#*\\n}" "$region"                1 'names no file'
 readme "${block/first/second}" "$region"        1 'second.cpp does not exist'
 readme "${block%%\`*}\n$block" "$region"        1 'no ```cpp block follows'
 
+# page BLOCK: beside the README that the last case made, a page of the examples.
+page() {
+  printf '%b' "$1" > "$work/tree/examples/README.md"
+  shift
+  expect "$@" "$tools/check_readme.sh" "$work/tree"
+}
+readme '' "$region"                             1 'first.cpp has 1 regions, 0 shown'
+page "$block"                                   0 '1 blocks compared'
+page "${block/b()/c()}"                         1 'examples/README.md: block 1 is not region 1'
+readme "$block$block" "$region$region"          0 '2 blocks compared'
+page "$block$block"                             0 '4 blocks compared'
+page "$block"                                   1 'examples/README.md: examples/first.cpp has 2 regions, 1 shown'
+
+# ---- check_output.sh ----
+
+# output PAGE PRINTED STATUS: a page, and a program that prints so and ends so.
+output() {
+  printf '%b' "$1" > "$work/page.md"
+  printf '#!/bin/sh\nprintf "%%b" "%s"\nexit %s\n' "$2" "$3" > "$work/01_first"
+  chmod +x "$work/01_first"
+  shift 3
+  expect "$@" "$tools/check_output.sh" "$work/01_first" "$work/page.md"
+}
+shows='<!-- [output] examples/01_first -->\n```text\nT = 3\n~ took  12.5 ms\n```\n'
+output "$shows" 'T = 3\n~ took 1,234 ms\n' 0    0 ''
+output "$shows" 'T = 4\n~ took 12.5 ms\n' 0     1 '\+T = 4'
+output "$shows" 'T = 3\n~ took 12.5 us\n' 0     1 'is not what 01_first prints'
+output "$shows" 'T = 3\n' 0                     1 'is not what 01_first prints'
+output "$shows" 'T = 3\n~ took 12.5 ms\n' 1     1 'a claim is false'
+output "${shows/01_first/02_second}" 'T = 3' 0  1 'no ```text block follows'
+
 # ---- check_fails.sh ----
 
 fails() {
