@@ -46,7 +46,7 @@ int main(int argc, char** argv) {
   const std::string shipped = KVDECODE_EXAMPLE_DATA_DIR "/tiny-shakespeare";
   const std::string path = argc > 1 ? argv[1] : shipped;
   const std::string prompt = "First Citizen:\nBefore we proceed any further, hear me speak.\n\nAll:\n";
-  constexpr Index n_new = 64;
+  constexpr Index n_new = 44;
 
   // [readme]
   const kvdecode::TextModel text_model = kvdecode::load_text_model(path);
