@@ -16,6 +16,11 @@ foreach(source IN LISTS example_sources)
   list(APPEND example_programs ${name})
 endforeach()
 
+# The numbered programs are the tutorial: `cmake --build build --target tutorial` builds them alone.
+set(tutorial_programs ${example_programs})
+list(FILTER tutorial_programs INCLUDE REGEX "^[0-9][0-9]_")
+add_custom_target(tutorial DEPENDS ${tutorial_programs})
+
 # The cache of one's own is tried by the laws, which lie with the tests and need no test framework.
 if(TARGET 10_your_own_cache)
   target_include_directories(10_your_own_cache PRIVATE "${PROJECT_SOURCE_DIR}/tests")

@@ -20,6 +20,7 @@
 
 using kvdecode::Index;
 using kvdecode::TokenId;
+using Cache = kvdecode::ContiguousCache<>;
 
 int main() {
   bool all_true = true;
@@ -43,8 +44,8 @@ int main() {
   std::vector<Index> n_run;  // tokens that passed through the model, by step
   const auto most_probable_after = [&](std::span<const TokenId> tokens) {
     kvdecode::Workspace<float> workspace;
-    kvdecode::ContiguousCache<> keys_and_values(model.kv_shape(), T);  // thrown away when the step is done
-    const auto logits = model.forward(workspace, {}, kvdecode::Segment{&keys_and_values, tokens});
+    Cache keys_and_values(model.kv_shape(), T);  // thrown away when the step is done
+    const auto logits = model.forward(workspace, {}, kvdecode::Segment<Cache>{&keys_and_values, tokens});
     n_run.push_back(keys_and_values.kv_len());
     return kvdecode::Greedy{}(std::span(logits.row(0), static_cast<std::size_t>(logits.cols)));
   };

@@ -24,8 +24,8 @@ namespace {
 
 /// The bytes of the keys and values of one token in one layer, all heads.
 using Row = std::vector<std::byte>;
+using Cache = kvdecode::ContiguousCache<>;
 
-template <class Cache>
 Row row_of(const Cache& cache, Index layer, Index position) {
   Row row;
   const auto add = [&](const auto& runs, Index dim) {
@@ -66,8 +66,8 @@ int main() {
   // Everything from nothing, as the naive loop does it in every step; returns all keys and values, [layer][position].
   const auto run_all = [&](std::span<const TokenId> sequence) {
     kvdecode::Workspace<float> workspace;
-    kvdecode::ContiguousCache<> cache(model.kv_shape(), T);
-    model.forward(workspace, {}, kvdecode::Segment{&cache, sequence});
+    Cache cache(model.kv_shape(), T);
+    model.forward(workspace, {}, kvdecode::Segment<Cache>{&cache, sequence});
     std::vector<std::vector<Row>> rows(static_cast<std::size_t>(config.n_layers));
     for (Index layer = 0; layer < config.n_layers; ++layer)
       for (Index i = 0; i < cache.kv_len(); ++i)

@@ -46,11 +46,12 @@ int main() {
   std::vector<TokenId> by_hand;
   {
     // [readme]
-    kvdecode::GrowingCache<> cache(model.kv_shape(), config.max_seq_len);
+    using Cache = kvdecode::GrowingCache<>;
+    Cache cache(model.kv_shape(), config.max_seq_len);
     kvdecode::Workspace<float> workspace;
     std::span<const TokenId> input(prompt);  // first the prompt, then one token at a time
     for (Index t = 0; t < n_new; ++t) {
-      const auto rows = model.forward(workspace, {}, kvdecode::Segment{&cache, input});
+      const auto rows = model.forward(workspace, {}, kvdecode::Segment<Cache>{&cache, input});
       const std::span<const float> logits(rows.row(0), static_cast<std::size_t>(rows.cols));
       by_hand.push_back(kvdecode::Greedy{}(logits));
       input = std::span(by_hand).last(1);

@@ -49,9 +49,10 @@ int main() {
     // [readme]
     // Training knows the whole text: one pass under the mask gives the logits at all positions.
     kvdecode::Workspace<float> workspace;
-    kvdecode::ContiguousCache<> within_pass(model.kv_shape(), T);
+    using Cache = kvdecode::ContiguousCache<>;
+    Cache within_pass(model.kv_shape(), T);
     const auto rows =
-        model.forward(workspace, {}, kvdecode::Segment{&within_pass, text, kvdecode::Rows::kAll});
+        model.forward(workspace, {}, kvdecode::Segment<Cache>{&within_pass, text, kvdecode::Rows::kAll});
     // Decoding meets the tokens one by one.
     kvdecode::Decoder decoder(model, Cached<>{});
     Index n_equal = 0;

@@ -54,9 +54,9 @@ int main() {
                                .max_seq_len = 64};
   const auto weights = kvdecode::random_weights(config);
   const auto token_at = [](Index i) { return static_cast<TokenId>((7 * i + 3) % 100); };
-  const auto step = [](const auto& model, auto& workspace, auto& cache, TokenId token) {
+  const auto step = []<class Cache>(const auto& model, auto& workspace, Cache& cache, TokenId token) {
     const auto rows =
-        model.forward(workspace, {}, kvdecode::Segment{&cache, std::span<const TokenId>(&token, 1)});
+        model.forward(workspace, {}, kvdecode::Segment<Cache>{&cache, std::span<const TokenId>(&token, 1)});
     return std::span<const float>(rows.row(0), static_cast<std::size_t>(rows.cols));
   };
   const auto same = [](std::span<const float> a, std::span<const float> b) {

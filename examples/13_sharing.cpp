@@ -7,6 +7,7 @@
 //   shared  about P + n m: whole pages of the prompt once, and each answer's own      Kwon 2023 (PagedAttention), section 4.4
 //
 // A fork of a cache refers to the pages of its original. A page is copied when one of them writes to it, and only then.
+// A prefix store keeps the pages of sequences by their tokens, for others that begin with the same ones.
 //
 // Run: build/examples/13_sharing
 #include <kvdecode/kvdecode.hpp>
@@ -102,11 +103,39 @@ int main() {
               n_apart * pool.page_bytes());
   std::printf("  tokens run shared %6td,       each for itself %6td\n\n", n_run_shared, n_run_apart);
 
+  // Sequences that know nothing of one another, but begin alike: a store finds their pages by the tokens in them.
+  std::printf("Questions that come one after another, behind the same 84 tokens\n\n");
+  std::printf("  %-10s %8s %12s %8s\n", "question", "tokens", "taken over", "run");
+  bool same_as_fresh = true;
+  Index n_taken = 0;
+  {
+    // [readme]
+    kvdecode::PrefixStore<Cache> store(pool, model.kv_shape());
+    const kvdecode::Cached<Cache> with_prefixes{.prefixes = &store};
+    // [readme]
+    for (const TokenId which : {1, 2, 3}) {
+      auto question = prompt;
+      for (TokenId i = 0; i < 5; ++i) question.push_back((31 * which + i) % 100);
+      kvdecode::Decoder decoder(model, with_prefixes);
+      kvdecode::Decoder fresh(model, kvdecode::Cached<>{});
+      const auto got = decoder.append(question), expected = fresh.append(question);
+      same_as_fresh = same_as_fresh && std::memcmp(expected.data(), got.data(), got.size_bytes()) == 0;
+      const auto statistics = decoder.statistics();
+      std::printf("  %-10d %8td %12td %8td\n", which, decoder.kv_len(), statistics.n_tokens_adopted,
+                  statistics.n_tokens_run);
+      n_taken += statistics.n_tokens_adopted;
+    }
+  }
+  std::printf("\n");
+
   claim(n_forked == n_with_prompt, "forking copies no page");
   claim(same_as_alone, "each answer has the tokens and the bits that it has when it is written alone");
   claim(n_after - n_with_prompt == n_answers * 3,
         "an answer takes three pages: a copy of the shared last one, and two new");
-  claim(n_run_apart - n_run_shared >= 3 * 84 - n_answers, "the prompt was run once instead of four times");
-  claim(pool.pages_in_use() == 0, "when the answers are gone, all pages are free again");
+  claim(n_run_apart - n_run_shared == 3 * 84 - n_answers,
+        "the prompt was run once instead of four times (each answer runs its last token again)");
+  claim(n_taken == 2 * 80 && same_as_fresh,
+        "later questions take over ten pages of the first one, and change no bit");
+  claim(pool.pages_in_use() == 0, "when all are gone, all pages are free again");
   return all_true ? 0 : 1;
 }
