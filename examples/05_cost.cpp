@@ -9,7 +9,7 @@
 //   cached  attention  2 L H d (1 + 2 + 3 + … )  = 2 L H d T (T + 1) / 2              step t: one query sees t rows
 //           weights    W (1 + 1 + 1 + … )        = W T
 //
-// Counted here by a number type that counts its own multiply-adds, run through the very templates that compute in float,
+// Counted here by a number type that counts its own multiply-adds, run through the templates that compute in float too,
 // and compared with the formulas above and with the library's own, <kvdecode/model/cost.hpp>. No clock is involved.
 //
 // Run: build/examples/05_cost
@@ -17,6 +17,7 @@
 #include <kvdecode/model/cost.hpp>
 #include <kvdecode/model/cost_table.hpp>
 
+#include <cmath>
 #include <cstddef>
 #include <cstdio>
 #include <string>
@@ -130,9 +131,10 @@ int main() {
   for (const Index T : {100, 1000, 10000, 100000}) {
     const auto naive = large.total(StrategyKind::kRecompute, 1, T).multiply_adds;
     const auto cached = large.total(StrategyKind::kCached, 1, T).multiply_adds;
-    std::printf("  %8s %12s %12s %16.0f %26.1f %%\n", with_commas(T).c_str(),
+    std::printf("  %8s %12s %12s %16s %26.1f %%\n", with_commas(T).c_str(),
                 kvdecode::short_count(naive.total()).c_str(), kvdecode::short_count(cached.total()).c_str(),
-                naive.total() / cached.total(), 100.0 * cached.attention() / cached.total());
+                with_commas(std::llround(naive.total() / cached.total())).c_str(),
+                100.0 * cached.attention() / cached.total());
   }
   std::printf("\n  While T is small the weights hide attention: the curves look like O(T^2) and O(T).\n\n");
 

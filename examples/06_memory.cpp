@@ -23,6 +23,13 @@ using kvdecode::Index;
 
 namespace {
 
+/// "131,072"
+std::string with_commas(Index n) {
+  std::string digits = std::to_string(n);
+  for (std::size_t i = digits.size(); i > 3; i -= 3) digits.insert(i - 3, ",");
+  return digits;
+}
+
 /// "1.50 GiB"
 std::string size(Index bytes) {
   const char* const units[] = {"B", "KiB", "MiB", "GiB"};
@@ -56,29 +63,30 @@ int main() {
 
   struct Model {
     const char* name;
-    const char* heads;
+    const char* kept;  // in a layer
     kvdecode::ModelConfig config;
     Index longest;  // tokens it is made for
     bool is_mla = false;
   };
   const std::vector<Model> models{
-      {"GPT-2", "MHA, 12 of 64", shape_of(12, 12, 64), 1024},
-      {"Llama-2-7B", "MHA, 32 of 128", shape_of(32, 32, 128), 4096},
-      {"Mistral-7B-v0.1", "GQA, 8 of 128, window", shape_of(32, 8, 128, 4096), 32768},
-      {"Llama-3.1-8B", "GQA, 8 of 128", shape_of(32, 8, 128), 131072},
-      {"DeepSeek-V3", "MLA, 512 + 64", shape_of(61, 1, 1), 131072, true},
+      {"GPT-2", "12 heads of 64 (MHA)", shape_of(12, 12, 64), 1024},
+      {"Llama-2-7B", "32 heads of 128 (MHA)", shape_of(32, 32, 128), 4096},
+      {"Mistral-7B-v0.1", "8 heads of 128, window", shape_of(32, 8, 128, 4096), 32768},
+      {"Llama-3.1-8B", "8 heads of 128 (GQA)", shape_of(32, 8, 128), 131072},
+      {"DeepSeek-V3", "512 + 64 for all (MLA)", shape_of(61, 1, 1), 131072, true},
   };
   bool is_formula = true;
   std::printf("Keys and values of one sequence, two bytes a number (f16)\n\n");
-  std::printf("  %-16s %6s  %-22s %11s %13s %9s %12s\n", "model", "layers", "heads that are kept", "a token",
+  std::printf("  %-16s %6s  %-22s %11s %13s %9s %12s\n", "model", "layers", "kept of a token", "a token",
               "1,024 tokens", "longest", "that takes");
   for (const Model& m : models) {
     const auto bytes = [&](Index T) {
       return m.is_mla ? mla_bytes(m.config.n_layers, T)
                       : kvdecode::payload_bytes<F16>(m.config.kv_shape(), T);
     };
-    std::printf("  %-16s %6td  %-22s %11s %13s %9td %12s\n", m.name, m.config.n_layers, m.heads,
-                size(bytes(1)).c_str(), size(bytes(1024)).c_str(), m.longest, size(bytes(m.longest)).c_str());
+    std::printf("  %-16s %6td  %-22s %11s %13s %9s %12s\n", m.name, m.config.n_layers, m.kept,
+                size(bytes(1)).c_str(), size(bytes(1024)).c_str(), with_commas(m.longest).c_str(),
+                size(bytes(m.longest)).c_str());
     if (!m.is_mla)
       is_formula = is_formula &&
                    bytes(1024) == 2 * m.config.n_layers * m.config.n_kv_heads * 1024 * m.config.head_dim * 2;
@@ -128,8 +136,8 @@ int main() {
       held = kvdecode::ContiguousCache<F16>(m.config.kv_shape(), n).bytes();
     }
     const Index expected = kvdecode::payload_bytes<F16>(m.config.kv_shape(), n);
-    std::printf("  ContiguousCache<F16> for 256 tokens of %-14s %12td bytes, by the formula %12td\n", m.name,
-                held, expected);
+    std::printf("  ContiguousCache<F16> for 256 tokens of %-14s %12s bytes, by the formula %12s\n", m.name,
+                with_commas(held).c_str(), with_commas(expected).c_str());
     is_allocated = is_allocated && held == expected && hook.n_bytes >= held && hook.n_bytes < held + 4096;
   }
   std::printf("\n");

@@ -6,7 +6,7 @@
 //   bytes = 4 W          f32 weights are read once a pass, whatever n is
 //   operational intensity = flops / bytes = n / 2 flops a byte                   Williams 2009 (roofline)
 //
-// Prefill: the prompt is known, so its tokens go through together, and the cores' arithmetic is the limit (compute-bound).
+// Prefill: the prompt is known, so its tokens go through together, and arithmetic is the limit (compute-bound).
 // Decoding: each token needs the one before it, so n = 1: half a flop for each byte that memory has to deliver, and
 // memory is the limit (memory-bound).
 //

@@ -3,8 +3,8 @@
 //
 //   query i sees key j  <=>  j <= i  and  (i - j < window  or  j < n_sink)
 //
-//   window   only the last tokens are seen: what has left the window can be forgotten     Child 2019; Jiang 2023 (Mistral)
-//   sinks    the first tokens stay visible as well: models lean on them, and break        Xiao 2023 (StreamingLLM)
+//   window   only the last tokens are seen: what has left the window can be forgotten   Child 2019; Jiang 2023 (Mistral)
+//   sinks    the first tokens stay visible as well: models lean on them, and break      Xiao 2023 (StreamingLLM)
 //            when they go
 //
 // What a position may see belongs to the model; a cache only forgets what can never be seen again. So a ring that holds

@@ -4,7 +4,7 @@
 //   n  answers      P  tokens of the prompt      m  tokens of an answer      page  positions that are kept together
 //
 //   apart   n (P + m) positions
-//   shared  about P + n m: whole pages of the prompt once, and each answer's own      Kwon 2023 (PagedAttention), section 4.4
+//   shared  about P + n m: whole pages of the prompt once, and each answer's own     Kwon 2023 (PagedAttention), 4.4
 //
 // A fork of a cache refers to the pages of its original. A page is copied when one of them writes to it, and only then.
 // A prefix store keeps the pages of sequences by their tokens, for others that begin with the same ones.

@@ -4,8 +4,8 @@
 //   tokens run   naive    P + (P + 1) + … + (P + N - 1)        P  tokens of the prompt
 //                cached   P + N - 1                            N  tokens written
 //
-// The model that ships here (6 layers, 1.24 million weights, trained on Shakespeare's plays) writes a text twice. What it
-// writes is known from its reference implementation: expected.json, beside it.
+// The model that ships here (6 layers, 1.24 million weights, trained on Shakespeare's plays) writes a text twice. What
+// it writes is known from its reference implementation: expected.json, beside it.
 //
 // Run: build/examples/14_a_real_model [MODEL]      MODEL: any Hugging Face folder or GGUF file
 #include <kvdecode/pipeline.hpp>
@@ -46,7 +46,7 @@ int main(int argc, char** argv) {
   const std::string shipped = KVDECODE_EXAMPLE_DATA_DIR "/tiny-shakespeare";
   const std::string path = argc > 1 ? argv[1] : shipped;
   const std::string prompt = "First Citizen:\nBefore we proceed any further, hear me speak.\n\nAll:\n";
-  constexpr Index n_new = 44;
+  constexpr Index n_new = 45;
 
   // [readme]
   const kvdecode::TextModel text_model = kvdecode::load_text_model(path);
