@@ -111,8 +111,9 @@ int main() {
   bool sums_to_one = true, is_kernel = true;
   for (std::size_t i = 0; i < n; ++i) {
     double sum = 0.0;
-    for (std::size_t j = 0; j < n; ++j) sum += weights[i][j];
+    for (std::size_t j = 0; j <= i; ++j) sum += weights[i][j];
     sums_to_one = sums_to_one && std::abs(sum - 1.0) < 1e-12;
+    for (std::size_t j = i + 1; j < n; ++j) sums_to_one = sums_to_one && weights[i][j] == 0.0;
     const auto expected = by_library(static_cast<int>(i));
     for (std::size_t c = 0; c < d_v; ++c)
       is_kernel = is_kernel && std::abs(static_cast<double>(expected[c]) - output[i][c]) < 1e-6;

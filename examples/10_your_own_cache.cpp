@@ -143,8 +143,8 @@ int main() {
                                      .vocab_size = 100,
                                      .max_seq_len = 64};
   const kvdecode::Transformer<float> model(config, kvdecode::random_weights(config));
-  std::vector<TokenId> tokens;
-  for (TokenId i = 0; i < 20; ++i) tokens.push_back((7 * i + 3) % 100);
+  std::vector<TokenId> tokens(20);
+  for (std::size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<TokenId>((7 * i + 3) % 100);
 
   // What has to come out: Recompute's logits after 1, 2, …, 20 tokens.
   using namespace kvdecode_laws;

@@ -9,10 +9,10 @@
 // Run: build/examples/11_five_misunderstandings
 #include <kvdecode/kvdecode.hpp>
 
+#include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <cstdio>
-#include <cstring>
 #include <span>
 #include <vector>
 
@@ -20,6 +20,16 @@ using kvdecode::Cached;
 using kvdecode::Index;
 using kvdecode::Recompute;
 using kvdecode::TokenId;
+
+namespace {
+
+/// Byte for byte: == would take +0 for -0.
+bool same_bits(std::span<const float> a, std::span<const float> b) {
+  const auto x = std::as_bytes(a), y = std::as_bytes(b);
+  return std::equal(x.begin(), x.end(), y.begin(), y.end());
+}
+
+}  // namespace
 
 int main() {
   bool all_true = true;
@@ -40,8 +50,8 @@ int main() {
   const auto weights = kvdecode::random_weights(config);
   const kvdecode::Transformer<float> model(config, weights);
   const kvdecode::Transformer<kvdecode::Counting<float>> counting_model(config, weights);
-  std::vector<TokenId> tokens;
-  for (TokenId i = 0; i < T; ++i) tokens.push_back((7 * i + 3) % 100);
+  std::vector<TokenId> tokens(T);
+  for (std::size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<TokenId>((7 * i + 3) % 100);
   const std::span<const TokenId> text(tokens);
 
   std::printf("1. \"Training uses the KV cache.\"\n\n");
@@ -58,7 +68,7 @@ int main() {
     Index n_equal = 0;
     for (Index t = 0; t < T; ++t) {
       const auto logits = decoder.step(tokens[static_cast<std::size_t>(t)]);
-      n_equal += std::memcmp(logits.data(), rows.row(t), logits.size_bytes()) == 0;
+      n_equal += same_bits(logits, {rows.row(t), logits.size()});
     }
     // [readme]
     std::printf("  one masked pass          1 pass     %4td rows of logits\n", rows.rows);

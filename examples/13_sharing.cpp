@@ -12,15 +12,25 @@
 // Run: build/examples/13_sharing
 #include <kvdecode/kvdecode.hpp>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdio>
-#include <cstring>
 #include <span>
 #include <string>
 #include <vector>
 
 using kvdecode::Index;
 using kvdecode::TokenId;
+
+namespace {
+
+/// Byte for byte: == would take +0 for -0.
+bool same_bits(std::span<const float> a, std::span<const float> b) {
+  const auto x = std::as_bytes(a), y = std::as_bytes(b);
+  return std::equal(x.begin(), x.end(), y.begin(), y.end());
+}
+
+}  // namespace
 
 int main() {
   bool all_true = true;
@@ -38,8 +48,8 @@ int main() {
                                      .vocab_size = 100,
                                      .max_seq_len = 256};
   const kvdecode::Transformer<float> model(config, kvdecode::random_weights(config));
-  std::vector<TokenId> prompt;
-  for (TokenId i = 0; i < 84; ++i) prompt.push_back((7 * i + 3) % 100);
+  std::vector<TokenId> prompt(84);
+  for (std::size_t i = 0; i < prompt.size(); ++i) prompt[i] = static_cast<TokenId>((7 * i + 3) % 100);
   constexpr Index n_answers = 4, n_new = 20;
   const auto sampler = [](std::uint64_t seed) {
     return kvdecode::Sampling<>({.temperature = 1.0, .seed = seed});
@@ -94,8 +104,7 @@ int main() {
           kvdecode::generate(alone, std::span<const TokenId>(prompt), sampler(i), {.max_new_tokens = n_new});
       n_run_apart += alone.statistics().n_tokens_run;
       const auto expected = alone.logits(), got = answers[i].logits();
-      same_as_alone = same_as_alone && text.tokens == texts[i] &&
-                      std::memcmp(expected.data(), got.data(), got.size_bytes()) == 0;
+      same_as_alone = same_as_alone && text.tokens == texts[i] && same_bits(expected, got);
     }
   }
   const Index n_apart = n_answers * ((84 + n_new - 1 + 7) / 8);
@@ -119,7 +128,7 @@ int main() {
       kvdecode::Decoder decoder(model, with_prefixes);
       kvdecode::Decoder fresh(model, kvdecode::Cached<>{});
       const auto got = decoder.append(question), expected = fresh.append(question);
-      same_as_fresh = same_as_fresh && std::memcmp(expected.data(), got.data(), got.size_bytes()) == 0;
+      same_as_fresh = same_as_fresh && same_bits(expected, got);
       const auto statistics = decoder.statistics();
       std::printf("  %-10d %8td %12td %8td\n", which, decoder.kv_len(), statistics.n_tokens_adopted,
                   statistics.n_tokens_run);
