@@ -68,8 +68,9 @@ struct Allocator {
   Allocator(const Allocator<U>&) noexcept {}
 
   T* allocate(std::size_t n) {
-    if (n > std::numeric_limits<std::size_t>::max() / 2 / sizeof(T)) throw std::bad_array_new_length();
-    return static_cast<T*>(detail::allocate(n * sizeof(T)));
+    constexpr std::size_t size = sizeof(T);  // NOLINT(bugprone-sizeof-expression): T may be a pointer
+    if (n > std::numeric_limits<std::size_t>::max() / 2 / size) throw std::bad_array_new_length();
+    return static_cast<T*>(detail::allocate(n * size));
   }
   void deallocate(T* p, std::size_t) noexcept { detail::deallocate(p); }
 
