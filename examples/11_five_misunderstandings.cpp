@@ -14,6 +14,7 @@
 #include <cstddef>
 #include <cstdio>
 #include <span>
+#include <string>
 #include <vector>
 
 using kvdecode::Cached;
@@ -27,6 +28,13 @@ namespace {
 bool same_bits(std::span<const float> a, std::span<const float> b) {
   const auto x = std::as_bytes(a), y = std::as_bytes(b);
   return std::equal(x.begin(), x.end(), y.begin(), y.end());
+}
+
+/// "32,896"
+std::string with_commas(Index n) {
+  std::string digits = std::to_string(n);
+  for (std::size_t i = digits.size(); i > 3; i -= 3) digits.insert(i - 3, ",");
+  return digits;
 }
 
 }  // namespace
@@ -60,7 +68,7 @@ int main() {
     // Training knows the whole text: one pass under the mask gives the logits at all positions.
     kvdecode::Workspace<float> workspace;
     using Cache = kvdecode::ContiguousCache<>;
-    Cache within_pass(model.kv_shape(), T);
+    Cache within_pass(model.kv_shape(), T);  // nobody reads it when the pass is done
     const auto rows =
         model.forward(workspace, {}, kvdecode::Segment<Cache>{&within_pass, text, kvdecode::Rows::kAll});
     // Decoding meets the tokens one by one.
@@ -93,8 +101,8 @@ int main() {
     work[0] = count(Recompute<>{});
     work[1] = count(Cached<>{});
     factor[n == T] = static_cast<double>(work[0]) / static_cast<double>(work[1]);
-    std::printf("  %4td tokens: %11td multiply-adds without, %9td with it: %.1f times as many\n", n, work[0],
-                work[1], factor[n == T]);
+    std::printf("  %4td tokens: %12s multiply-adds without, %10s with it: %.1f times as many\n", n,
+                with_commas(work[0]).c_str(), with_commas(work[1]).c_str(), factor[n == T]);
   }
   claim(factor[1] > 1.8 * factor[0] && factor[0] > 20,
         "without it the work is tens of times as much, and the factor doubles with the text");
@@ -137,7 +145,7 @@ int main() {
       const auto counters = kvdecode::take_work_counters();
       const Index attention = counters[kvdecode::Work::kScores] + counters[kvdecode::Work::kValues];
       is_formula = is_formula && attention == 2 * L * H * d * t;
-      if (t == 1 || t == T / 2 || t == T) std::printf("  %6td %32td\n", t, attention);
+      if (t == 1 || t == T / 2 || t == T) std::printf("  %6td %32s\n", t, with_commas(attention).c_str());
     }
     claim(is_formula, "the new query still meets all t rows: 2 L H d t multiply-adds, more in every step");
   }
@@ -153,7 +161,7 @@ int main() {
       cached.step(tokens[static_cast<std::size_t>(t - 1)]);
       if (t != T / 2 && t != T) continue;
       const Index without = naive.statistics().cache_bytes, with = cached.statistics().cache_bytes;
-      std::printf("  %6td %22td %12td\n", t, without, with);
+      std::printf("  %6td %22td %12s\n", t, without, with_commas(with).c_str());
       is_formula = is_formula && without == 0 && with == 2 * L * H_kv * t * d * 4;
     }
     claim(is_formula, "it keeps 2 L H_kv T d numbers: the time it saves is paid for in memory");
