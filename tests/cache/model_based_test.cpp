@@ -9,6 +9,7 @@
 #include <kvdecode/cache/growing.hpp>
 #include <kvdecode/cache/paged.hpp>
 #include <kvdecode/cache/prefix_store.hpp>
+#include <kvdecode/cache/record.hpp>
 #include <kvdecode/cache/sink.hpp>
 #include <kvdecode/cache/sliding_window.hpp>
 #include <kvdecode/core/error.hpp>
@@ -110,6 +111,7 @@ enum class Kind {
   kShift,
   kClear,
   kMove,
+  kRestore,
   kInsert,  ///< into a store of prefixes; this and the next two do nothing without one
   kAdopt,
   kEvict
@@ -124,8 +126,8 @@ struct Operation {
   Index b;
 };
 std::string to_string(const std::vector<Operation>& operations) {
-  const char* const names[] = {"append", "abandon", "truncate", "fork",   "reorder", "repeat",
-                               "shift",  "clear",   "move",     "insert", "adopt",   "evict"};
+  const char* const names[] = {"append", "abandon", "truncate", "fork",   "reorder", "repeat", "shift",
+                               "clear",  "move",    "restore",  "insert", "adopt",   "evict"};
   std::ostringstream text;
   for (const Operation& o : operations)
     text << names[static_cast<int>(o.kind)] << "(" << o.who << ", " << o.a << ", " << o.b << ") ";
@@ -135,7 +137,7 @@ std::string to_string(const std::vector<Operation>& operations) {
 std::vector<Operation> random_operations(SplitMix64& random, Index n) {
   std::vector<Operation> operations;
   for (Index i = 0; i < n; ++i) {
-    const Index kind = random.below(19);  // nearly half of them append
+    const Index kind = random.below(20);  // nearly half of them append
     operations.push_back({kind < 8 ? Kind::kAppend : static_cast<Kind>(kind - 7), random.below(1 << 20),
                           random.below(1 << 20), random.below(1 << 20)});
   }
@@ -329,6 +331,19 @@ class Run {
         Cache other(shape_, 1 + o.a % kCapacity, options_);
         other = std::move(moved);
         cache = std::move(other);
+        return;
+      }
+      case Kind::kRestore: {
+        const auto target = static_cast<std::size_t>(o.a) % caches_.size();
+        const CacheRecord record = record_of(cache);
+        if (o.b % 2 == 0) cache.clear();
+        Cache& other = caches_[target];
+        const Index n = std::min({o.b % 5, kCapacity - other.kv_len(), other.max_append()});
+        other.reserve(n);  // the step ends
+        append(other, nullptr, n, o.b);
+        other.restore(record);
+        if (o.b % 2 == 0 && target != who) cache.restore(record);
+        models_[target] = Model(models_[who]);
         return;
       }
       case Kind::kInsert:

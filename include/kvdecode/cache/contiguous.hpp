@@ -6,6 +6,7 @@
 
 #include <kvdecode/cache/concepts.hpp>
 #include <kvdecode/cache/head_major_rows.hpp>
+#include <kvdecode/cache/record.hpp>
 #include <kvdecode/cache/rotation_shifts.hpp>
 #include <kvdecode/cache/step_ledger.hpp>
 
@@ -14,8 +15,8 @@ namespace kvdecode::inline KVDECODE_ABI {
 /// Keys and values of up to `capacity` positions in one block, [layer][kv_head][position][dim].
 ///
 /// Bytes: sum over layers of n_kv_heads * capacity * (row_bytes(k_dim) + row_bytes(v_dim)), whatever kv_len
-/// is. append costs O(n_new), everything else O(1) or O(layers), fork O(kv_len), shift O(kv_len - first): rows move
-/// to their new slots, byte for byte.
+/// is. append costs O(n_new), everything else O(1) or O(layers), fork and restore O(kv_len), shift
+/// O(kv_len - first): rows move to their new slots, byte for byte.
 ///
 /// @tparam KFormat, VFormat  how keys and values are stored. Attention reads them back in this format, also the
 /// rows of the step in progress: chunking never shows.
@@ -86,6 +87,15 @@ class ContiguousCache {
     ledger_.clear(epoch);
     shifts_.clear();
   }
+  void restore(const CacheRecord& record) {
+    detail::require_record(record, shape_, capacity_, detail::record_demands<KFormat, VFormat>());
+    detail::require_all_positions(record);
+    RotationShifts shifts(record);
+    // From here on nothing throws.
+    ledger_.restore(record.kv_len, record.epoch);
+    shifts_ = std::move(shifts);
+    rows_.put_all(shape_, record);
+  }
   ContiguousCache fork() const {
     ContiguousCache copy(shape_, capacity_);
     copy.shifts_ = shifts_;
@@ -125,6 +135,7 @@ class ContiguousCache {
 };
 
 static_assert(ShiftableCache<ContiguousCache<F32>> && KvCacheFor<ContiguousCache<F16, BF16>, float>);
+static_assert(RestorableCache<ContiguousCache<F16>>);
 static_assert(!KvCacheFor<ContiguousCache<Raw<float>>, double>, "Raw<float> holds float only.");
 
 }  // namespace kvdecode

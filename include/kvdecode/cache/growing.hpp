@@ -6,6 +6,7 @@
 
 #include <kvdecode/cache/concepts.hpp>
 #include <kvdecode/cache/head_major_rows.hpp>
+#include <kvdecode/cache/record.hpp>
 #include <kvdecode/cache/rotation_shifts.hpp>
 #include <kvdecode/cache/step_ledger.hpp>
 
@@ -106,6 +107,16 @@ class GrowingCache {
     ledger_.clear(epoch);
     shifts_.clear();
   }
+  void restore(const CacheRecord& record) {
+    detail::require_record(record, shape_, capacity_, detail::record_demands<KFormat, VFormat>());
+    detail::require_all_positions(record);
+    RotationShifts shifts(record);
+    reserve_capacity(record.kv_len);
+    // From here on nothing throws.
+    ledger_.restore(record.kv_len, record.epoch);
+    shifts_ = std::move(shifts);
+    rows_.put_all(shape_, record);
+  }
   GrowingCache fork() const {
     GrowingCache copy(shape_, capacity_, options_);
     copy.reserve_capacity(kv_len());
@@ -148,6 +159,7 @@ class GrowingCache {
   RotationShifts shifts_;
 };
 
+static_assert(RestorableCache<GrowingCache<F16>>);
 static_assert(ShiftableCache<GrowingCache<F32>> && KvCacheFor<GrowingCache<F64, F16>, double>);
 
 }  // namespace kvdecode

@@ -3,6 +3,7 @@
 // all keys one after another, then all values, so that attention reads a head as one stream.
 #pragma once
 
+#include <kvdecode/cache/record.hpp>
 #include <kvdecode/core/error.hpp>
 #include <kvdecode/core/format.hpp>
 #include <kvdecode/core/kv_shape.hpp>
@@ -122,6 +123,22 @@ class HeadMajorLayout {
     }
   }
 
+  /// Copies positions [position, position + n) of a record, rows of all KV heads, from `slot` of a block on.
+  /// @pre the record was checked, and has them one after another
+  void put(std::byte* block, const LayerKvShape& shape, Index slot, const StoreRecord& store, Index kv_len,
+           Index position, Index n) const noexcept {
+    if (n == 0) return;
+    const Index layer = store.layer, n_rows = store.n_rows(kv_len), row = store.row_of(position);
+    for (Index kv_head = 0; kv_head < shape.n_kv_heads; ++kv_head) {
+      std::memcpy(block + keys(layer, kv_head, slot),
+                  store.keys.data() + (kv_head * n_rows + row) * key_bytes(layer),
+                  static_cast<std::size_t>(n * key_bytes(layer)));
+      std::memcpy(block + values(layer, kv_head, slot),
+                  store.values.data() + (kv_head * n_rows + row) * value_bytes(layer),
+                  static_cast<std::size_t>(n * value_bytes(layer)));
+    }
+  }
+
   /// Copies slots [0, n) of every head, or as many as the layer has, from a block laid out by `other` to one laid
   /// out by this.
   void copy(std::byte* to, const HeadMajorLayout& other, const std::byte* from, const KvShape& shape,
@@ -200,6 +217,16 @@ class HeadMajorRows {
   void write(const LayerKvShape& shape, Index layer, Index slot, RowsView<const S> k,
              RowsView<const S> v) noexcept {
     layout_.write(block_.data(), shape, layer, slot, k, v);
+  }
+  /// Copies positions of a record from `slot` on, as the layout's put() does.
+  void put(const LayerKvShape& shape, Index slot, const StoreRecord& store, Index kv_len, Index position,
+           Index n) noexcept {
+    layout_.put(block_.data(), shape, slot, store, kv_len, position, n);
+  }
+  /// Copies all positions of a record to the slots of their numbers. @pre it has all, and there are as many slots
+  void put_all(const KvShape& shape, const CacheRecord& record) noexcept {
+    for (const StoreRecord& store : record.stores)
+      put(shape[store.layer], 0, store, record.kv_len, 0, record.kv_len);
   }
   /// Copies the first n slots of every head from other rows of the same shape. @pre this has as many
   void copy_from(const HeadMajorRows& other, const KvShape& shape, Index n) noexcept {

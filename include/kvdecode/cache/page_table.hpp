@@ -4,6 +4,7 @@
 #pragma once
 
 #include <kvdecode/cache/page_pool.hpp>
+#include <kvdecode/cache/record.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -124,6 +125,27 @@ class PageTable {
     copy.entries_.assign(entries_.begin(), entries_.begin() + count_before(kv_len));
     for (const Entry& entry : copy.entries_) pool_->share(*entry.page);
     return copy;
+  }
+
+  /// Another table, of pages of its own for the positions of a checked record, position p in slot p % page_size; where
+  /// the rotation shift changes a page has parts. What the pages hold is not set. @throws as reserve
+  PageTable restored(const CacheRecord& record) const {
+    PageTable table(*pool_, owner_, page_size_);
+    table.grow_room(n_pages(record.kv_len) + static_cast<Index>(record.rotation.size()));
+    PagePool::Page* chain = pool_->acquire(n_pages(record.kv_len));
+    // From here on nothing throws.
+    auto piece = record.rotation.begin();
+    Index shift = 0;
+    for (Index position = 0, end = 0; position < record.kv_len; position = end) {
+      if (piece != record.rotation.end() && piece->position == position) shift = (piece++)->rotation_shift;
+      const Index slot = position % page_size_;
+      PagePool::Page* const page = slot == 0 ? PagePool::take(chain) : table.entries_.back().page;
+      if (slot != 0) pool_->share(*page);
+      table.entries_.push_back({page, position, slot, shift});
+      end = std::min(record.kv_len, position + page_size_ - slot);
+      if (piece != record.rotation.end()) end = std::min(end, piece->position);
+    }
+    return table;
   }
 
   PagePool& pool() const noexcept { return *pool_; }

@@ -8,6 +8,7 @@
 #include <kvdecode/cache/head_major_rows.hpp>
 #include <kvdecode/cache/page_pool.hpp>
 #include <kvdecode/cache/page_table.hpp>
+#include <kvdecode/cache/record.hpp>
 #include <kvdecode/cache/step_ledger.hpp>
 
 #include <algorithm>
@@ -181,6 +182,23 @@ class PagedCache {
     table_.adopt(n_pages, page_at);
     ledger_.adopt(n_pages * page_size);
   }
+  /// The rows go into pages that nobody else refers to, and take no more of them than as many positions appended.
+  /// @throws Error kCacheFull also if the pool has not so many beside those that are given back at the end
+  void restore(const CacheRecord& record) {
+    detail::require_record(record, shape_, capacity_, detail::record_demands<KFormat, VFormat>());
+    detail::require_all_positions(record);
+    PageTable table = table_.restored(record);
+    // From here on nothing throws.
+    for (const StoreRecord& store : record.stores)
+      for (Index i = 0; i < table.size(); ++i) {
+        const PageTable::Entry& entry = table.at(i);
+        const Index end = i + 1 < table.size() ? table.at(i + 1).position : record.kv_len;
+        layout_.put(entry.page->data(), shape_[store.layer], entry.slot, store, record.kv_len, entry.position,
+                    end - entry.position);
+      }
+    table_ = std::move(table);
+    ledger_.restore(record.kv_len, record.epoch);
+  }
   PagedCache fork() const {
     PagedCache copy(shape_, capacity_, Options{&table_.pool()});
     copy.table_ = table_.fork(kv_len());
@@ -239,6 +257,7 @@ class PagedCache {
   PageTable table_;
 };
 
+static_assert(RestorableCache<PagedCache<3, F16>>);
 static_assert(ShiftableCache<PagedCache<>> && KvCacheFor<PagedCache<1, F16, BF16>, float>);
 
 }  // namespace kvdecode

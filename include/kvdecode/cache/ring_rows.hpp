@@ -5,6 +5,7 @@
 
 #include <kvdecode/cache/concepts.hpp>
 #include <kvdecode/cache/head_major_rows.hpp>
+#include <kvdecode/cache/record.hpp>
 #include <kvdecode/core/memory.hpp>
 
 #include <algorithm>
@@ -108,15 +109,10 @@ class RingRows {
              RowsView<const S> v) noexcept {
     Layer& it = layers_[static_cast<std::size_t>(layer)];
     if (!is_bounded(it.span)) return full_.write(shape, layer, position, k, v);
-    const Index n_slots = rings_.layout().n_slots(layer);
-    for (Index done = 0; done < k.rows;) {
-      const Index slot = slot_of(layer, position + done);
-      const Index end = slot < it.span.n_sink ? std::min(it.span.n_sink, n_slots) : n_slots;
-      const Index n = std::min(k.rows - done, end - slot);
+    for_each_part(layer, position, k.rows, [&](Index slot, Index done, Index n) {
       rings_.write(shape, layer, slot, RowsView<const S>{k.row(done), n, k.cols, k.stride},
                    RowsView<const S>{v.row(done), n, v.cols, v.stride});
-      done += n;
-    }
+    });
     const Index oldest = position + k.rows - it.ring;
     if (oldest > it.span.n_sink) it.mark = std::max(it.mark, oldest);
   }
@@ -131,6 +127,39 @@ class RingRows {
     const Rows& rows = rows_of(store);
     return runs<VFormat>(store, length, rows.value_bytes(store),
                          [&](Index slot) { return rows.values(store, kv_head, slot); });
+  }
+
+  /// Throws Error unless a checked record has all that queries from its end on see, where they look for it.
+  void require_visible(const CacheRecord& record) const {
+    if (!record.rotation.empty()) [[unlikely]]
+      detail::raise(ErrorCode::kUnsupported, "cache record: has rotation shifts, which a ring does not keep");
+    for (const StoreRecord& store : record.stores) {
+      const AttentionSpan& span = layers_[static_cast<std::size_t>(store.layer)].span;
+      detail::require_positions(store, 0, std::min(span.n_sink, record.kv_len));
+      detail::require_positions(store, span.first_visible(record.kv_len), record.kv_len);
+    }
+  }
+  /// Takes the sinks of a record and of its last positions as many as there are slots for.
+  /// @pre require_visible() has passed, and grow() made room for all
+  void restore(const KvShape& shape, const CacheRecord& record) noexcept {
+    for (const StoreRecord& store : record.stores) {
+      const LayerKvShape& dims = shape[store.layer];
+      Layer& it = layers_[static_cast<std::size_t>(store.layer)];
+      if (!is_bounded(it.span)) {
+        full_.put(dims, 0, store, record.kv_len, 0, record.kv_len);
+        continue;
+      }
+      const Index n_sink = std::min(it.span.n_sink, record.kv_len);
+      const Index first = std::max({n_sink, store.first, record.kv_len - it.ring});
+      it.mark = first > it.span.n_sink ? first : 0;
+      const auto put = [&](Index begin, Index end) {
+        for_each_part(store.layer, begin, end - begin, [&](Index slot, Index done, Index n) {
+          rings_.put(dims, slot, store, record.kv_len, begin + done, n);
+        });
+      };
+      put(0, n_sink);
+      put(first, record.kv_len);
+    }
   }
 
   /// Whether all that queries from new_len on see of earlier positions is still there, in every layer.
@@ -186,6 +215,20 @@ class RingRows {
     return std::min(slots, capacity);
   }
 
+  /// Calls f(slot, done, n) for the parts of positions [position, position + n_rows) whose slots are neighbours; `done`
+  /// positions come before.
+  template <class F>
+  void for_each_part(Index layer, Index position, Index n_rows, const F& f) const noexcept {
+    const Index n_sink = layers_[static_cast<std::size_t>(layer)].span.n_sink;
+    const Index n_slots = rings_.layout().n_slots(layer);
+    for (Index done = 0; done < n_rows;) {
+      const Index slot = slot_of(layer, position + done);
+      const Index end = slot < n_sink ? std::min(n_sink, n_slots) : n_slots;
+      const Index n = std::min(n_rows - done, end - slot);
+      f(slot, done, n);
+      done += n;
+    }
+  }
   const Rows& rows_of(Index store) const noexcept {
     return is_bounded(layers_[static_cast<std::size_t>(store)].span) ? rings_ : full_;
   }

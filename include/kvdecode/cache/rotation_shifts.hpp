@@ -4,6 +4,7 @@
 #pragma once
 
 #include <kvdecode/cache/concepts.hpp>
+#include <kvdecode/cache/record.hpp>
 #include <kvdecode/core/memory.hpp>
 
 #include <algorithm>
@@ -15,11 +16,16 @@ namespace kvdecode::inline KVDECODE_ABI {
 /// Pieces of a sequence by their rotation shift. One piece, without a shift, until the first shift().
 class RotationShifts {
  public:
-  /// Positions from here to the next piece.
-  struct Piece {
-    Index position = 0;
-    Index rotation_shift = 0;
-  };
+  using Piece = RotationPiece;
+
+  RotationShifts() = default;
+  /// Those of a checked record. @throws std::bad_alloc
+  explicit RotationShifts(const CacheRecord& record) {
+    if (record.rotation.empty()) return;
+    pieces_.reserve(record.rotation.size() + 1);
+    pieces_.assign(record.rotation.begin(), record.rotation.end());
+    if (pieces_.back().rotation_shift != 0) pieces_.push_back({record.kv_len, 0});
+  }
 
   /// Positions [first + delta, first) go, p >= first become p + delta. O(pieces).
   /// @pre delta < 0 <= first + delta, first <= kv_len  @throws std::bad_alloc, unchanged

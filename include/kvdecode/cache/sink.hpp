@@ -56,6 +56,7 @@ class SinkCache : public SlidingWindowCache<KFormat, VFormat> {
   }
 };
 
+static_assert(RestorableCache<SinkCache<F16>>);
 static_assert(KvCacheFor<SinkCache<>, float> && ShiftableCache<SinkCache<F16, F64>>);
 
 }  // namespace kvdecode

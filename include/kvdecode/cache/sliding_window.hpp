@@ -5,6 +5,7 @@
 #pragma once
 
 #include <kvdecode/cache/concepts.hpp>
+#include <kvdecode/cache/record.hpp>
 #include <kvdecode/cache/ring_rows.hpp>
 #include <kvdecode/cache/step_ledger.hpp>
 
@@ -90,6 +91,15 @@ class SlidingWindowCache {
     detail::raise(ErrorCode::kUnsupported, "KV cache: cannot shift positions from ", first, " by ", delta,
                   ": a ring finds rows by their positions, and needs no room for more of them");
   }
+  /// Takes of a record what it has slots for: any record that has what queries from its end on see.
+  void restore(const CacheRecord& record) {
+    detail::require_record(record, shape_, capacity(), detail::record_demands<KFormat, VFormat>());
+    rows_.require_visible(record);
+    rows_.grow(shape_, record.kv_len, kv_len());
+    // From here on nothing throws.
+    ledger_.restore(record.kv_len, record.epoch);
+    rows_.restore(shape_, record);
+  }
   SlidingWindowCache fork() const {
     SlidingWindowCache copy(shape_, capacity(), {rows_.room().slack, rows_.room().max_append});
     copy.rows_.grow(shape_, kv_len(), 0);
@@ -136,6 +146,7 @@ class SlidingWindowCache {
   RingRows<KFormat, VFormat> rows_;
 };
 
+static_assert(RestorableCache<SlidingWindowCache<F16>>);
 static_assert(KvCacheFor<SlidingWindowCache<>, float> && ShiftableCache<SlidingWindowCache<F16, F64>>);
 
 }  // namespace kvdecode

@@ -67,6 +67,11 @@ class StepLedger {
     truncate(0);
     epoch_ = epoch;
   }
+  /// The sequence of a record.
+  void restore(Index kv_len, Index epoch) noexcept {
+    clear(epoch);
+    kv_len_ = kv_len;
+  }
   /// Whether positions [first + delta, first) can go and those behind them take their places.
   bool can_shift(Index first, Index delta) const noexcept {
     return delta < 0 && first >= 0 && first <= kv_len_ && delta >= -first && epoch_ == 0;
