@@ -8,11 +8,13 @@
 #include <kvdecode/layers/embedding.hpp>
 #include <kvdecode/model/check_weights.hpp>
 #include <kvdecode/model/config.hpp>
+#include <kvdecode/model/fingerprint.hpp>
 #include <kvdecode/model/rotary_frequencies.hpp>
 #include <kvdecode/model/weights.hpp>
 #include <kvdecode/model/workspace.hpp>
 
 #include <algorithm>
+#include <atomic>
 #include <limits>
 #include <memory>
 #include <span>
@@ -59,6 +61,15 @@ class Transformer {
   const ModelConfig& config() const noexcept { return model_->config; }
   const Weights& weights() const noexcept { return model_->weights; }
   const KvShape& kv_shape() const noexcept { return model_->kv_shape; }
+  /// The number that stands for config and weights, never 0. The first call on any of the handles that share them reads
+  /// all weights, which takes as long as a few tokens; later ones are O(1).
+  std::uint64_t fingerprint() const {
+    std::uint64_t value = model_->fingerprint.load(std::memory_order_relaxed);
+    if (value != 0) return value;
+    value = kvdecode::fingerprint<Formats>(config(), weights());  // threads that meet here find the same
+    model_->fingerprint.store(value, std::memory_order_relaxed);
+    return value;
+  }
 
   /// Runs the segments' tokens through all layers, appends their keys and values to their caches and returns
   /// the rows of logits asked for, in the order of the segments: [n_rows, vocab_size], in the workspace until
@@ -222,6 +233,7 @@ class Transformer {
     std::vector<DecoderLayer<S>> layers;
     NormLayer<S> final_norm;
     LinearLayer<S> head;
+    mutable std::atomic<std::uint64_t> fingerprint{0};  // 0: not known yet
   };
 
   /// Rows of logits that a segment asks for in a pass of n_rows of its tokens.
