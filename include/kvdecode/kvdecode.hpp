@@ -12,6 +12,7 @@
 #include <kvdecode/cache/paged.hpp>
 #include <kvdecode/cache/picture.hpp>
 #include <kvdecode/cache/prefix_store.hpp>
+#include <kvdecode/cache/record.hpp>
 #include <kvdecode/cache/sink.hpp>
 #include <kvdecode/cache/sliding_window.hpp>
 #include <kvdecode/core/build_info.hpp>
@@ -20,6 +21,7 @@
 #include <kvdecode/core/element_formats.hpp>
 #include <kvdecode/core/error.hpp>
 #include <kvdecode/core/executor.hpp>
+#include <kvdecode/core/hash64.hpp>
 #include <kvdecode/core/memory.hpp>
 #include <kvdecode/core/progress.hpp>
 #include <kvdecode/core/thread_team.hpp>
@@ -30,6 +32,7 @@
 #include <kvdecode/decode/decoder.hpp>
 #include <kvdecode/decode/generate.hpp>
 #include <kvdecode/decode/perplexity.hpp>
+#include <kvdecode/decode/record.hpp>
 #include <kvdecode/decode/samplers.hpp>
 #include <kvdecode/decode/stop_strings.hpp>
 #include <kvdecode/decode/strategies.hpp>
@@ -37,6 +40,7 @@
 #include <kvdecode/model/config.hpp>
 #include <kvdecode/model/cost.hpp>
 #include <kvdecode/model/cost_table.hpp>
+#include <kvdecode/model/fingerprint.hpp>
 #include <kvdecode/model/random_weights.hpp>
 #include <kvdecode/model/transformer.hpp>
 #include <kvdecode/model/weights.hpp>

@@ -74,8 +74,8 @@ std::optional<std::string> row_of(const Runs& runs, Index dim, Index position, I
   return std::nullopt;
 }
 
-/// The first difference: what the next query sees must be there, and so must what the restored cache claims to have; all
-/// that both have must be the same.
+/// The first difference: what the next query sees must be there, and so must what the restored cache claims to have;
+/// all that both have must be the same.
 template <class A, class B>
 std::string difference(const A& restored, const B& original) {
   if (restored.kv_len() != original.kv_len() || restored.epoch() != original.epoch())

@@ -277,6 +277,97 @@ TEST_CASE_TEMPLATE("decoder: one that cannot be made or forked throws, and nothi
   CHECK(decoder.kv_len() == 5);
 }
 
+TEST_CASE_TEMPLATE("decoder: a record is what it takes to go on elsewhere", Strategy, EVERY_STRATEGY) {
+  using Other = Decoder<Transformer<float>, Strategy>;
+  const auto tokens = random_tokens(12, 37, 1);
+  Decoder decoder(small_transformer(), Strategy{.max_seq_len = 20});
+  const auto logits = copied(decoder.append(std::span(tokens).first(9)));
+  const auto record = decoder.record();
+  CHECK(record.model == decoder.transformer().fingerprint());
+  CHECK(record.cache.kv_len == (Strategy::kKeepsCache ? 9 : 0));
+  check_same_bits(copied(record.logits), logits);
+
+  Other other(small_transformer(), Strategy{.max_seq_len = 14, .prefill_chunk = 2});
+  other.append(random_tokens(5, 37, 2));
+  other.restore(record);
+  CHECK(other.statistics().n_tokens_run == 5);  // nothing ran again
+  check_same_bits(copied(other.logits()), logits);
+  check_same_bits(copied(other.append(std::span(tokens).subspan(9))),
+                  copied(decoder.append(std::span(tokens).subspan(9))));
+
+  // What changes the sequence makes the logits that came along others'.
+  other.restore(decoder.record());
+  other.truncate(9);
+  check_same_bits(copied(other.logits()), logits);
+  other.restore(other.record());
+  decoder.truncate(9);
+  CHECK(decoder.record().logits.empty());
+  Other third(small_transformer(), Strategy{});
+  third.restore(decoder.record());  // without logits: the last token runs again
+  check_same_bits(copied(third.logits()), logits);
+  other.clear();
+  CHECK_THROWS_WITH_AS(other.logits(), "decoder: an empty sequence has no logits", Error);
+}
+
+TEST_CASE_TEMPLATE("decoder: a record that does not fit is refused, and changes nothing", Strategy,
+                   EVERY_STRATEGY) {
+  Decoder source(small_transformer(), Strategy{});
+  source.append(random_tokens(9, 37, 1));
+  Decoder decoder(small_transformer(), Strategy{.max_seq_len = 9});
+  decoder.append(random_tokens(5, 37, 2));
+  const auto refuse = [&](ErrorCode code, const std::string& message, const auto& change) {
+    auto record = source.record();
+    change(record);
+    check_unchanged(decoder, code, message, [&] { decoder.restore(record); });
+  };
+  refuse(ErrorCode::kMismatch, "decoder: the record is of another model, whose config or weights differ",
+         [](auto& r) { r.model ^= 1; });
+  refuse(ErrorCode::kMismatch, "decoder: the record is of activations \"int8\", this decoder's are exact",
+         [](auto& r) { r.activations = "int8"; });
+  const auto ten = random_tokens(10, 37, 1);
+  refuse(ErrorCode::kCacheFull, "KV cache full: max_seq_len 9, the record has 10 tokens",
+         [&](auto& r) { r.tokens = ten; });
+  std::vector<TokenId> wrong(9, 36);
+  wrong[8] = 37;
+  refuse(ErrorCode::kBadArgument, "decoder: the record has token id 37, outside the vocabulary of 37",
+         [&](auto& r) { r.tokens = wrong; });
+  refuse(ErrorCode::kBadArgument, "decoder: the record has 36 logits after 9 tokens, expected 37",
+         [](auto& r) { r.logits = r.logits.first(36); });
+  refuse(ErrorCode::kBadArgument, "decoder: the record has 8 tokens and a cache of 9", [](auto& r) {
+    r.tokens = r.tokens.first(8);
+    r.cache.kv_len = 9;
+  });
+  refuse(ErrorCode::kBadArgument, "decoder: the record has 37 logits after 0 tokens, expected 0",
+         [](auto& r) {
+           r.tokens = {};
+           r.cache.kv_len = 0;
+         });
+}
+
+/// A cache that takes no records.
+class Stubborn : public ContiguousCache<F32> {
+ public:
+  using ContiguousCache::ContiguousCache;
+  void restore(const CacheRecord&) = delete;
+  Stubborn fork() const { return Stubborn(ContiguousCache::fork()); }
+
+ private:
+  explicit Stubborn(ContiguousCache&& base) : ContiguousCache(std::move(base)) {}
+};
+
+TEST_CASE("AnyDecoder: its record goes anywhere, but into a cache that takes none") {
+  const auto transformer = small_transformer();
+  AnyDecoder<float> stubborn(Decoder(transformer, Cached<Stubborn>{.max_seq_len = 20}));
+  const auto logits = copied(stubborn.append(random_tokens(9, 37, 1)));
+  AnyDecoder<float> any = make_decoder(transformer);
+  any.restore(stubborn.record());
+  CHECK(any.kv_len() == 9);
+  check_same_bits(copied(any.logits()), logits);
+  any.step(1);
+  CHECK_THROWS_WITH_AS(stubborn.restore(any.record()), "decoder: its cache takes no record", Error);
+  CHECK(stubborn.kv_len() == 9);
+}
+
 TEST_CASE_TEMPLATE("decoder: a model's claim of a great length costs nothing before it is used", Strategy,
                    CachedGrowing, RecomputeGrowing) {
   RandomModel model("gqa");

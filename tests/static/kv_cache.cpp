@@ -4,6 +4,7 @@
 #include <kvdecode/cache/contiguous.hpp>
 #include <kvdecode/cache/growing.hpp>
 #include <kvdecode/cache/paged.hpp>
+#include <kvdecode/cache/record.hpp>
 #include <kvdecode/cache/sink.hpp>
 #include <kvdecode/cache/sliding_window.hpp>
 #include <kvdecode/core/counting.hpp>
@@ -231,6 +232,25 @@ static_assert(!ShiftableCache<MinimalCache<kNothing>> && !ShiftableCache<OnlyShi
 static_assert(!ShiftableCache<ThrowsWhenAsked>);
 static_assert(ShiftableCache<ContiguousCache<>> && ShiftableCache<GrowingCache<>> &&
               ShiftableCache<PagedCache<>>);
+
+// So are those that take records.
+using kvdecode::CacheRecord;
+using kvdecode::RestorableCache;
+struct Restorable : MinimalCache<kNothing> {
+  using MinimalCache::MinimalCache;
+  void restore(const CacheRecord&);
+  Restorable fork() const;
+};
+struct RestoresFromWhatItChanges : MinimalCache<kNothing> {
+  using MinimalCache::MinimalCache;
+  void restore(CacheRecord&);
+  RestoresFromWhatItChanges fork() const;
+};
+static_assert(RestorableCache<Restorable>);
+static_assert(!RestorableCache<MinimalCache<kNothing>> && !RestorableCache<RestoresFromWhatItChanges>);
+static_assert(RestorableCache<ContiguousCache<>> && RestorableCache<GrowingCache<>> &&
+              RestorableCache<PagedCache<>> && RestorableCache<kvdecode::SlidingWindowCache<>> &&
+              RestorableCache<kvdecode::SinkCache<>>);
 
 static_assert(!std::is_copy_constructible_v<ContiguousCache<>> &&
               !std::is_copy_assignable_v<ContiguousCache<>>);

@@ -5,8 +5,10 @@
 #pragma once
 
 #include <kvdecode/cache/growing.hpp>
+#include <kvdecode/core/error.hpp>
 #include <kvdecode/decode/cache_format.hpp>
 #include <kvdecode/decode/decoder.hpp>
+#include <kvdecode/decode/record.hpp>
 
 #include <memory>
 #include <span>
@@ -44,6 +46,9 @@ class AnyDecoder {
   void truncate(Index new_len) { self_->truncate(new_len); }
   void clear() noexcept { self_->clear(); }
   AnyDecoder fork() const { return AnyDecoder(self_->fork()); }
+  DecoderRecord<S> record() const { return self_->record(); }
+  /// @throws Error kUnsupported also if the decoder's cache is none that takes records
+  void restore(const DecoderRecord<S>& record) { self_->restore(record); }
   bool can_append(Index n) const noexcept { return n >= 0 && n <= max_seq_len() - kv_len(); }
   std::span<const TokenId> tokens() const noexcept { return self_->tokens(); }
   Index kv_len() const noexcept { return static_cast<Index>(tokens().size()); }
@@ -58,6 +63,8 @@ class AnyDecoder {
     virtual void truncate(Index new_len) = 0;
     virtual void clear() noexcept = 0;
     virtual std::unique_ptr<Interface> fork() const = 0;
+    virtual DecoderRecord<S> record() const = 0;
+    virtual void restore(const DecoderRecord<S>& record) = 0;
     virtual std::span<const TokenId> tokens() const noexcept = 0;
     virtual Index max_seq_len() const noexcept = 0;
     virtual DecoderStatistics statistics() const noexcept = 0;
@@ -72,6 +79,13 @@ class AnyDecoder {
     void truncate(Index new_len) override { decoder.truncate(new_len); }
     void clear() noexcept override { decoder.clear(); }
     std::unique_ptr<Interface> fork() const override { return std::make_unique<Model>(decoder.fork()); }
+    DecoderRecord<S> record() const override { return decoder.record(); }
+    void restore(const DecoderRecord<S>& record) override {
+      if constexpr (requires { decoder.restore(record); })
+        decoder.restore(record);
+      else
+        detail::raise(ErrorCode::kUnsupported, "decoder: its cache takes no record");
+    }
     std::span<const TokenId> tokens() const noexcept override { return decoder.tokens(); }
     Index max_seq_len() const noexcept override { return decoder.max_seq_len(); }
     DecoderStatistics statistics() const noexcept override { return decoder.statistics(); }

@@ -3,6 +3,10 @@
 // so far.
 #pragma once
 
+#include <kvdecode/cache/record.hpp>
+#include <kvdecode/core/error.hpp>
+#include <kvdecode/core/printable.hpp>
+#include <kvdecode/decode/record.hpp>
 #include <kvdecode/decode/strategies.hpp>
 
 #include <algorithm>
@@ -76,10 +80,12 @@ class Decoder {
   }
   std::span<const scalar> step(TokenId token) { return append({&token, 1}); }
 
-  /// The logits after the last token once more, for instance after truncate(). @throws as append
+  /// The logits after the last token once more, for instance after truncate(). Runs it again, unless a restored record
+  /// brought them along. @throws as append
   std::span<const scalar> logits() {
     if (history_.empty()) [[unlikely]]
       detail::raise(ErrorCode::kBadArgument, "decoder: an empty sequence has no logits");
+    if (!restored_logits_.empty()) return restored_logits_;
     return logits_of_history();
   }
 
@@ -89,6 +95,7 @@ class Decoder {
     if (new_len < 0 || new_len > kv_len()) [[unlikely]]
       detail::raise(ErrorCode::kBadArgument, "decoder: cannot truncate to ", new_len, " tokens, kv_len ",
                     kv_len());
+    forget_logits();
     history_.resize(static_cast<std::size_t>(new_len));
     forget_from(new_len);
   }
@@ -113,9 +120,11 @@ class Decoder {
       detail::raise(ErrorCode::kBadArgument, "decoder: cannot shift ", kv_len(),
                     " tokens, of which the cache holds ", cache_.kv_len());
     cache_.shift(first, delta);
+    forget_logits();
     history_.erase(history_.begin() + first + delta, history_.begin() + first);
   }
   void clear() noexcept {
+    forget_logits();
     history_.clear();
     cache_.clear();
   }
@@ -126,6 +135,39 @@ class Decoder {
     if constexpr (Strategy::kKeepsCache) copy.cache_ = cache_.fork();
     copy.statistics_ = statistics_;
     return copy;
+  }
+
+  /// What it holds, for restore(): the cache's rows are copied, O(cache bytes); tokens and logits stay valid until the
+  /// next operation. The transformer's first one reads all weights. @throws std::bad_alloc
+  DecoderRecord<scalar> record() const {
+    DecoderRecord<scalar> record{transformer_.fingerprint(), T::activations::kName, history_, logits_, {}};
+    if constexpr (Strategy::kKeepsCache)
+      record.cache = record_of(cache_);
+    else
+      record.cache = empty_record<typename cache_type::KeyFormat, typename cache_type::ValueFormat>(
+          transformer_.kv_shape());
+    return record;
+  }
+  /// Goes on with what a decoder of the same model held: from here on both give the same bytes. Any strategy takes the
+  /// record of any other; what the cache lacks then, the next step runs. What it has run stays in the statistics.
+  /// @throws Error kMismatch (another model, activation policy or cache format; positions that a ring has forgotten and
+  /// this cache needs), kUnsupported (shifted tokens, for Recompute or a ring), kCacheFull (more tokens than
+  /// max_seq_len), kBadArgument (a record that contradicts itself), std::bad_alloc: nothing changed
+  void restore(const DecoderRecord<scalar>& record) requires(!Strategy::kKeepsCache ||
+                                                             RestorableCache<cache_type>) {
+    check_record(record);
+    Vector<TokenId> history;
+    history.reserve(std::max(history_.capacity(), record.tokens.size()));  // steps still do not allocate
+    history.assign(record.tokens.begin(), record.tokens.end());
+    Vector<scalar> logits(record.logits.begin(), record.logits.end());
+    if constexpr (Strategy::kKeepsCache)
+      cache_.restore(record.cache);
+    else
+      cache_.clear();
+    // From here on nothing throws.
+    history_ = std::move(history);
+    restored_logits_ = std::move(logits);
+    logits_ = restored_logits_;
   }
 
   bool can_append(Index n) const noexcept { return n >= 0 && n <= max_seq_len() - kv_len(); }
@@ -143,14 +185,56 @@ class Decoder {
   }
 
  private:
+  void check_record(const DecoderRecord<scalar>& record) const {
+    using detail::in_quotes;
+    using detail::raise;
+    if (record.model != transformer_.fingerprint()) [[unlikely]]
+      raise(ErrorCode::kMismatch, "decoder: the record is of another model, whose config or weights differ");
+    if (record.activations != T::activations::kName) [[unlikely]]
+      raise(ErrorCode::kMismatch, "decoder: the record is of activations ", in_quotes(record.activations),
+            ", this decoder's are ", T::activations::kName);
+    const Index n = static_cast<Index>(record.tokens.size());
+    if (n > max_seq_len()) [[unlikely]]
+      raise(ErrorCode::kCacheFull, "KV cache full: max_seq_len ", max_seq_len(), ", the record has ", n,
+            " tokens");
+    const ModelConfig& config = transformer_.config();
+    for (const TokenId token : record.tokens)
+      if (token < 0 || token >= config.vocab_size) [[unlikely]]
+        raise(ErrorCode::kBadArgument, "decoder: the record has token id ", token,
+              ", outside the vocabulary of ", config.vocab_size);
+    if (record.cache.kv_len > n) [[unlikely]]
+      raise(ErrorCode::kBadArgument, "decoder: the record has ", n, " tokens and a cache of ",
+            record.cache.kv_len);
+    const Index n_logits = static_cast<Index>(record.logits.size());
+    if (n_logits != 0 && (n_logits != config.vocab_size || n == 0)) [[unlikely]]
+      raise(ErrorCode::kBadArgument, "decoder: the record has ", n_logits, " logits after ", n,
+            " tokens, expected ", n == 0 ? 0 : config.vocab_size);
+    if (!record.cache.rotation.empty() && config.position == PositionKind::kLearned) [[unlikely]]
+      raise(ErrorCode::kBadArgument, "decoder: the record has shifted tokens of learned positions");
+    if constexpr (!Strategy::kKeepsCache) {
+      detail::require_record(
+          record.cache, transformer_.kv_shape(), max_seq_len(),
+          detail::record_demands<typename cache_type::KeyFormat, typename cache_type::ValueFormat>());
+      if (!record.cache.rotation.empty()) [[unlikely]]
+        raise(ErrorCode::kUnsupported,
+              "decoder: the record has shifted tokens, whose keys and values Recompute cannot compute again");
+    }
+  }
+
   std::span<const scalar> logits_of_history(ProgressRef progress = {}) {
+    forget_logits();
     const Advance<scalar> result = strategy_.advance(transformer_, workspace_, exec_, cache_,
                                                      std::span<const TokenId>(history_), progress);
     statistics_.n_tokens_run += result.n_tokens_run;
     statistics_.n_tokens_adopted += result.n_tokens_adopted;
     statistics_.n_reprefill += result.reprefilled ? 1 : 0;
     if (result.logits.rows == 0) return {};  // stopped
-    return {result.logits.data, static_cast<std::size_t>(result.logits.cols)};
+    logits_ = {result.logits.data, static_cast<std::size_t>(result.logits.cols)};
+    return logits_;
+  }
+  void forget_logits() noexcept {
+    logits_ = {};
+    restored_logits_.clear();
   }
   /// The cache must not be ahead of history; where it cannot go back, the next step runs what it lacks.
   void forget_from(Index new_len) {
@@ -168,6 +252,8 @@ class Decoder {
   cache_type cache_;
   Workspace<scalar> workspace_;
   Vector<TokenId> history_;
+  std::span<const scalar> logits_;  // after the last token, in the workspace or restored; none: not at hand
+  Vector<scalar> restored_logits_;
   DecoderStatistics statistics_;
 };
 
