@@ -22,4 +22,5 @@
 #include <kvdecode/io/safetensors.hpp>
 #include <kvdecode/io/safetensors_dtype.hpp>
 #include <kvdecode/io/safetensors_writer.hpp>
+#include <kvdecode/io/session.hpp>
 #include <kvdecode/io/tensor_binder.hpp>

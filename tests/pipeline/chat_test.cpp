@@ -294,6 +294,27 @@ TEST_CASE("ChatSession: a conversation that is loaded goes on as the one that wa
   CHECK(a.text == b.text);
 }
 
+TEST_CASE("ChatSession: over a decoder restored from a file, a conversation goes on without running again") {
+  const std::filesystem::path path = std::filesystem::temp_directory_path() / "kvdecode-chat-test.session";
+  Sampling<> sampling({.temperature = 0.9, .top_k = 50, .seed = 7});
+  auto chat = session(kScene);
+  for (const int i : {0, 1}) chat.answer(kQuestions[i], sampling, {.max_new_tokens = 20});
+  save_session(path, chat.decoder(), sampling);
+
+  Decoder decoder(shipped().transformer(), Cached<PagedCache<16>>{});
+  Sampling<> restored;
+  restore_session(path, decoder, restored);
+  std::filesystem::remove(path);
+  ChatSession again(std::move(decoder), shipped().tokenizer(), ChatTemplate(kScene));
+  again.set_conversation(chat.conversation());
+  const ChatAnswer answer = again.answer(kQuestions[2], restored, {.max_new_tokens = 20});
+  const ChatAnswer expected = chat.answer(kQuestions[2], sampling, {.max_new_tokens = 20});
+  CHECK(answer.text == expected.text);
+  CHECK(answer.tokens == expected.tokens);
+  CHECK(answer.n_reused_tokens == expected.n_reused_tokens);
+  CHECK(answer.n_reused_tokens > 30);
+}
+
 TEST_CASE("ChatSession: a conversation or system text that cannot go on is refused, the present one stays") {
   auto chat =
       session("{% if messages[0].role == 'system' %}{{ raise_exception('no system here') }}{% endif %}" +

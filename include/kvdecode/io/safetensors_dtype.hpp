@@ -133,8 +133,9 @@ constexpr std::optional<std::uint64_t> n_bytes(SafetensorsDtype dtype, std::span
 
 /// The C++ types that stand for an element type.
 template <class T>
-concept SafetensorsScalar = std::same_as<T, float> || std::same_as<T, double> ||
-    std::same_as<T, std::int64_t> || std::same_as<T, std::int32_t> || std::same_as<T, std::uint8_t>;
+concept SafetensorsScalar =
+    std::same_as<T, float> || std::same_as<T, double> || std::same_as<T, std::int64_t> ||
+    std::same_as<T, std::uint64_t> || std::same_as<T, std::int32_t> || std::same_as<T, std::uint8_t>;
 
 /// The element type of values of type T.
 template <SafetensorsScalar T>
@@ -142,6 +143,7 @@ constexpr SafetensorsDtype safetensors_dtype_of() {
   if constexpr (std::same_as<T, float>) return SafetensorsDtype::kF32;
   if constexpr (std::same_as<T, double>) return SafetensorsDtype::kF64;
   if constexpr (std::same_as<T, std::int64_t>) return SafetensorsDtype::kI64;
+  if constexpr (std::same_as<T, std::uint64_t>) return SafetensorsDtype::kU64;
   if constexpr (std::same_as<T, std::int32_t>) return SafetensorsDtype::kI32;
   if constexpr (std::same_as<T, std::uint8_t>) return SafetensorsDtype::kU8;
 }
