@@ -1,7 +1,13 @@
 // SPDX-License-Identifier: MIT
 // Writes what the fuzz targets begin with, made of tests/data: OUTPUT/TARGET/NAME.
 // usage: kvdecode_write_fuzz_seeds DATA OUTPUT
+#include <kvdecode/cache/contiguous.hpp>
+#include <kvdecode/cache/record.hpp>
+#include <kvdecode/cache/sliding_window.hpp>
 #include <kvdecode/core/types.hpp>
+#include <kvdecode/decode/record.hpp>
+#include <kvdecode/decode/samplers.hpp>
+#include <kvdecode/io/session.hpp>
 #include <kvdecode/pipeline/gguf_pre_tokenizers.hpp>
 
 #include <nlohmann/json.hpp>
@@ -16,12 +22,14 @@
 #include <initializer_list>
 #include <iterator>
 #include <map>
+#include <span>
 #include <stdexcept>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "fuzz/session_model.hpp"
 #include "io/gguf_support.hpp"
 
 namespace {
@@ -205,6 +213,51 @@ void write_conversation(const fs::path& seeds) {
                         R"({"role":"user","content":"a\n\u00e9"},{"role":"assistant","content":"b"}]})");
 }
 
+/// Appends n positions to all layers.
+template <class Cache>
+void append(Cache& cache, kvdecode::Index n) {
+  const std::vector<float> row(2, 0.5f);
+  const kvdecode::RowsView<const float> rows{row.data(), 1, 2, 2};
+  for (kvdecode::Index i = 0; i < n; ++i) {
+    cache.reserve(1);
+    for (kvdecode::Index layer = 0; layer < cache.shape().n_layers(); ++layer)
+      cache.append(layer, rows, rows);
+    cache.commit();
+  }
+}
+
+void write_session(const fs::path& seeds) {
+  const auto transformer = fuzz::session_model();
+  const std::vector<kvdecode::TokenId> tokens{0, 1, 2, 3, 2, 1, 0, 1, 2, 3, 2, 1};
+  const std::vector<float> logits(4, 0.25f);
+  const auto write_record = [&](const std::string& name, kvdecode::CacheRecord cache, bool has_logits,
+                                bool has_sampling) {
+    using State = kvdecode::SessionState<kvdecode::Sampling<>>;
+    std::vector<kvdecode::detail::NamedWords> states;
+    if (has_sampling) states.push_back({State::name(), State::words(kvdecode::Sampling<>())});
+    const auto n = static_cast<std::size_t>(cache.kv_len);
+    kvdecode::DecoderRecord<float> record{
+        transformer.fingerprint(), "exact", std::span(tokens).first(n), {}, std::move(cache)};
+    if (has_logits) record.logits = logits;
+    std::string file;
+    const kvdecode::detail::SessionImage image(record, std::move(states));
+    for (const std::span<const std::byte> part : image.parts())
+      file.append(reinterpret_cast<const char*>(part.data()), part.size());
+    write(seeds / name, file);
+  };
+  kvdecode::ContiguousCache<> whole(transformer.kv_shape(), 40);
+  write_record("empty", record_of(whole), false, false);
+  append(whole, 12);
+  write_record("whole", record_of(whole), true, false);
+  write_record("sampling", record_of(whole), true, true);
+  kvdecode::SlidingWindowCache<> ring(transformer.kv_shape(), 40, {.slack = 0, .max_append = 1});
+  append(ring, 12);
+  write_record("ring", record_of(ring), true, false);
+  whole.shift(4, -2);
+  whole.shift(8, -1);
+  write_record("shifted", record_of(whole), false, false);
+}
+
 void write_safetensors(const fs::path& data, const fs::path& seeds) {
   for_each_file(data / "gguf/quant", ".safetensors",
                 [&](const fs::path& path, const std::string& name) { write(seeds / name, read(path)); });
@@ -268,6 +321,7 @@ int main(int argc, char** argv) {
     write_gguf(data, output / "gguf");
     write_gguf_tokenizer(output / "gguf_tokenizer");
     write_conversation(output / "conversation");
+    write_session(output / "session");
     write_safetensors(data, output / "safetensors");
     write_config(data, output / "config");
     write_tokenizer(data, output / "tokenizer");
