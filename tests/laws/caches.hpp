@@ -5,6 +5,7 @@
 
 #include <kvdecode/cache/concepts.hpp>
 #include <kvdecode/cache/contiguous.hpp>
+#include <kvdecode/cache/record.hpp>
 #include <kvdecode/cache/step_ledger.hpp>
 #include <kvdecode/core/error.hpp>
 
@@ -203,6 +204,7 @@ enum class Moment {
   kRoom,        ///< when a row is committed with room for another
   kMove,        ///< in a cache that was moved
   kShift,       ///< in what is left
+  kRestore,     ///< in what was taken over
 };
 
 /// A Base in which the first number of the oldest key of every layer and head changes at a moment.
@@ -231,6 +233,10 @@ class Spoiled : public Base {
   void shift(Index first, Index delta) {
     Base::shift(first, delta);
     spoil(Moment::kShift);
+  }
+  void restore(const kvdecode::CacheRecord& record) requires kvdecode::RestorableCache<Base> {
+    Base::restore(record);
+    spoil(Moment::kRestore);
   }
   Spoiled fork() const {
     Spoiled copy(Base::fork());

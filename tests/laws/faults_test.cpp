@@ -53,6 +53,7 @@ TEST_CASE("faults: each law finds the cache that breaks it") {
   CHECK(laws_broken_by<SpoiledCache<Moment::kForked>>() == "fork then diverge");
   CHECK(laws_broken_by<SpoiledCache<Moment::kAbandon>>() == "truncate then append, abandoned step");
   CHECK(laws_broken_by<SpoiledCache<Moment::kMove>>() == "capacity and history");
+  CHECK(laws_broken_by<SpoiledCache<Moment::kRestore>>() == "capacity and history");
   CHECK(laws_broken_by<SpoiledCache<Moment::kShift>>() == "shift");
   CHECK(laws_broken_by<SpoiledCache<Moment::kRoom>>().find("capacity and history") != std::string::npos);
 }

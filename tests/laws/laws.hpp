@@ -13,6 +13,7 @@
 
 #include <laws/answers.hpp>
 
+#include <kvdecode/cache/record.hpp>
 #include <kvdecode/core/simd/fp_env.hpp>
 
 #include <algorithm>
@@ -220,6 +221,13 @@ std::string capacity_and_history(const Setting<T>& setting, const typename Cache
     run.append(setting.slice(0, (n + 1) / 2));
     if constexpr (requires { cache.reserve_capacity(n); }) cache.reserve_capacity(capacity);
     Cache moved(std::move(cache));
+    if constexpr (kvdecode::RestorableCache<Cache>) {
+      Cache other(shape, capacity, options);
+      detail::Runner run_other(setting, other);
+      run_other.append(std::span(others).first(1));
+      other.restore(kvdecode::record_of(moved));
+      run_other.finish(compare, "in a cache that took what another one held halfway");
+    }
     detail::Runner run_moved(setting, moved);
     run_moved.finish(compare, "in a cache enlarged and moved halfway");
   }
