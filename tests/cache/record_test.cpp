@@ -285,16 +285,23 @@ TEST_CASE("record: pages are as many as the positions need, and all come back") 
 }
 
 TEST_CASE("record: a step in progress is not in it, and ends when one is restored") {
-  GrowingCache<> cache(kBounded, 60);
-  append(cache, 5, 1);
-  const CacheRecord five = record_of(cache);
-  const std::vector<float> row(64, 1.0f);
-  cache.reserve(2);
-  cache.append(0, RowsView<const float>{row.data(), 1, 64, 64}, RowsView<const float>{row.data(), 1, 32, 32});
-  CHECK(same(record_of(cache), five));
-  cache.restore(five);
-  cache.commit();
-  CHECK(same(record_of(cache), five));
+  for_each_layout<F32, F32>(true, []<class Cache>(std::type_identity<Cache>) {
+    Cache cache(kBounded, 60, options_of<Cache>(0));
+    append(cache, 5, 1);
+    const CacheRecord five = record_of(cache);
+    const std::vector<float> row(64, 1.0f);
+    cache.reserve(2);
+    for (Index layer = 0; layer < kBounded.n_layers(); ++layer) {
+      const LayerKvShape& dims = kBounded[layer];
+      const Index k_cols = dims.n_kv_heads * dims.k_dim, v_cols = dims.n_kv_heads * dims.v_dim;
+      cache.append(layer, RowsView<const float>{row.data(), 1, k_cols, k_cols},
+                   RowsView<const float>{row.data(), 1, v_cols, v_cols});
+    }
+    CHECK(same(record_of(cache), five));
+    cache.restore(five);
+    cache.commit();
+    CHECK(same(record_of(cache), five));
+  });
 }
 
 template <class Cache>

@@ -140,6 +140,17 @@ TEST_CASE("session: a rotary epoch goes along") {
       const auto transformer = transformer_of(words);
       check_session(Decoder(transformer, Cached<>{}), Decoder(transformer, Cached<PagedCache<4>>{}), n);
     }
+  // The keys are of the long epoch, and none has to be computed again for it.
+  const TemporaryFolder folder;
+  const auto transformer = transformer_of("longrope");
+  Decoder from(transformer, Cached<>{});
+  Decoder to(transformer, Cached<PagedCache<4>>{});
+  from.append(random_tokens(20, 37, 3));
+  save_session(folder.path() / "session", from);
+  restore_session(folder.path() / "session", to);
+  CHECK(to.cache().epoch() == 1);
+  to.step(1);
+  CHECK(to.statistics().n_tokens_run == 1);
 }
 
 TEST_CASE("session: each strategy goes on with what the other left") {
