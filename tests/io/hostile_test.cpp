@@ -1,10 +1,17 @@
 // SPDX-License-Identifier: MIT
 // Files that lie about how much there is: each is refused by name, and no number in it is taken for memory before the
-// bytes are there.
+// bytes are there. And a heap that ends anywhere while a session is saved or restored.
 #include <support/peak_heap.hpp>
 
+#include <kvdecode/cache/growing.hpp>
+#include <kvdecode/cache/paged.hpp>
+#include <kvdecode/cache/record.hpp>
+#include <kvdecode/decode/decoder.hpp>
 #include <kvdecode/io/gguf_model.hpp>
 #include <kvdecode/io/huggingface_model.hpp>
+#include <kvdecode/io/session.hpp>
+#include <kvdecode/model/random_weights.hpp>
+#include <kvdecode/model/transformer.hpp>
 
 #include <doctest/doctest.h>
 
@@ -12,6 +19,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <iterator>
+#include <new>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -299,4 +308,127 @@ TEST_CASE("hostile safetensors: lengths and sizes of 2^20 to 2^62 take no memory
     refused(R"({"t":{"dtype":"U8","shape":[8],"data_offsets":[)" + n + "," + n + "]}}");
     refused(R"({"t":{"dtype":"U8","shape":[0,)" + n + "," + n + "," + n + R"(],"data_offsets":[0,8]}})");
   }
+}
+
+// ---- Sessions: no kernel runs, rows are whatever they are -------------------------------------------------
+
+namespace {
+
+using kvdecode::Index;
+using kvdecode::Sampling;
+using SessionModel = kvdecode::Transformer<float>;
+
+SessionModel session_model() {
+  kvdecode::ModelConfig config;
+  config.n_layers = config.n_heads = config.n_kv_heads = 1;
+  config.d_model = config.d_ff = config.head_dim = 2;
+  config.vocab_size = config.max_seq_len = 100;
+  return SessionModel(config, kvdecode::random_weights(config));
+}
+
+/// A decoder whose first n tokens have these numbers in their rows.
+template <class Cache>
+auto decoder_of(const SessionModel& model, Index n, float number) {
+  kvdecode::GrowingCache<> cache(model.kv_shape(), 100);
+  const float row[] = {number, -number};
+  std::vector<kvdecode::TokenId> tokens;
+  for (; cache.kv_len() < n; cache.commit()) {
+    tokens.push_back(static_cast<kvdecode::TokenId>(cache.kv_len()));
+    cache.reserve(1);
+    cache.append(0, kvdecode::RowsView<const float>{row, 1, 2, 2}, {row, 1, 2, 2});
+  }
+  if (n > 20) {
+    cache.shift(n, -1);
+    tokens.pop_back();
+  }
+  const std::vector<float> logits(100, number);
+  kvdecode::Decoder decoder(model, kvdecode::Cached<Cache>{});
+  decoder.restore({model.fingerprint(), "exact", tokens, logits, record_of(cache)});
+  return decoder;
+}
+
+template <class D>
+std::string bytes_of(const D& decoder) {
+  const auto record = decoder.record();
+  std::string bytes;
+  const kvdecode::detail::SessionImage image(record, {});
+  for (const auto part : image.parts()) bytes.append(reinterpret_cast<const char*>(part.data()), part.size());
+  return bytes;
+}
+
+/// Calls f(which) with the heap refusing allocation 0, 1, …, until f gets through. How often it did not.
+template <class F>
+long n_failures(const F& f) {
+  for (long which = 0;; ++which)
+    if (!f(which)) return which;
+}
+
+template <class Cache>
+void check_restore_without_memory() {
+  const SessionModel model = session_model();
+  const io_test::TemporaryFolder folder;
+  const auto path = folder.path() / "session";
+  Sampling<> sampling({.temperature = 0.5, .seed = 3});
+  const auto saved = decoder_of<Cache>(model, 70, 1.0f);
+  save_session(path, saved, sampling);
+  const std::string expected = bytes_of(saved);
+  const long n = n_failures([&](long which) {
+    auto decoder = decoder_of<Cache>(model, 5, 2.0f);
+    Sampling<> restored;
+    const std::string before = bytes_of(decoder);
+    bool threw = false, has_failed = false;
+    {
+      const kvdecode_test::FailingHeap failing(which);
+      try {
+        restore_session(path, decoder, restored);
+      } catch (const std::bad_alloc&) {
+        threw = true;
+      }
+      has_failed = failing.has_failed();
+    }
+    CHECK(threw == has_failed);
+    const bool is_as_before = bytes_of(decoder) == before && restored.engine() == Sampling<>().engine() &&
+                              restored.options().temperature == 1.0;
+    const bool is_restored = bytes_of(decoder) == expected && restored.engine() == sampling.engine() &&
+                             restored.options().temperature == 0.5;
+    CHECK_MESSAGE((threw ? is_as_before : is_restored), "allocation ", which);
+    return has_failed;
+  });
+  CHECK(n > 50);
+}
+
+}  // namespace
+
+TEST_CASE("hostile heap: a session that cannot be restored, for any allocation, changes nothing") {
+  check_restore_without_memory<kvdecode::GrowingCache<>>();
+  check_restore_without_memory<kvdecode::PagedCache<4>>();
+}
+
+TEST_CASE("hostile heap: a session that cannot be saved, for any allocation, leaves the old file") {
+  const SessionModel model = session_model();
+  const io_test::TemporaryFolder folder;
+  const auto path = folder.path() / "session";
+  const auto decoder = decoder_of<kvdecode::GrowingCache<>>(model, 30, 1.0f);
+  const Sampling<> sampling;
+  save_session(path, decoder, sampling);
+  const std::string whole = io_test::read_text(path);
+  const long n = n_failures([&](long which) {
+    folder.write("session", "the old file");
+    bool threw = false, has_failed = false;
+    {
+      const kvdecode_test::FailingHeap failing(which);
+      try {
+        save_session(path, decoder, sampling);
+      } catch (const std::bad_alloc&) {
+        threw = true;
+      }
+      has_failed = failing.has_failed();
+    }
+    CHECK(threw == has_failed);
+    const std::string file = io_test::read_text(path);
+    CHECK_MESSAGE(file == (threw ? "the old file" : whole), "allocation ", which);
+    CHECK(std::distance(std::filesystem::directory_iterator(folder.path()), {}) == 1);
+    return has_failed;
+  });
+  CHECK(n > 50);
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// <support/peak_heap.hpp> - how much of the heap an operation holds at most, whoever asks for it with new. To be included
-// in one translation unit of a program, since it defines operator new and delete.
+// <support/peak_heap.hpp> - how much of the heap an operation holds at most, and what it does when there is no more,
+// whoever asks for it with new. To be included in one translation unit of a program, since it defines operator new and
+// delete.
 #pragma once
 
 #include <malloc.h>
@@ -16,6 +17,7 @@ namespace kvdecode_test {
 struct HeapUse {
   std::atomic<std::size_t> n_held{0};  // bytes
   std::atomic<std::size_t> n_peak{0};
+  std::atomic<long> n_left{-1};  // allocations before one is refused; negative: none is
 };
 
 inline HeapUse& heap_use() {
@@ -26,6 +28,10 @@ inline HeapUse& heap_use() {
 inline void* counted(void* p) {
   if (p == nullptr) throw std::bad_alloc();
   HeapUse& use = heap_use();
+  if (use.n_left >= 0 && use.n_left.fetch_sub(1) == 0) {
+    std::free(p);
+    throw std::bad_alloc();
+  }
   const std::size_t n = ::malloc_usable_size(p), n_held = use.n_held.fetch_add(n) + n;
   for (std::size_t peak = use.n_peak; peak < n_held && !use.n_peak.compare_exchange_weak(peak, n_held);) {
   }
@@ -45,6 +51,17 @@ std::size_t peak_heap(F&& f) {
   f();
   return use.n_peak - before;
 }
+
+/// While it lives, the program's allocation number `which` (from 0) is refused.
+class FailingHeap {
+ public:
+  explicit FailingHeap(long which) { heap_use().n_left = which; }
+  FailingHeap(const FailingHeap&) = delete;
+  FailingHeap& operator=(const FailingHeap&) = delete;
+  ~FailingHeap() { heap_use().n_left = -1; }
+
+  bool has_failed() const { return heap_use().n_left < 0; }
+};
 
 }  // namespace kvdecode_test
 

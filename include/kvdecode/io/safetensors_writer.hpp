@@ -44,6 +44,13 @@ inline std::string json_string(const std::string& text) {
   }
 }
 
+/// A JSON list. By hand: a list of nlohmann's allocates when it is destroyed, and ends the program if it cannot.
+inline std::string json_list(std::span<const Index> numbers) {
+  std::string text = "[";
+  for (const Index number : numbers) text += (text.size() > 1 ? "," : "") + std::to_string(number);
+  return text + "]";
+}
+
 /// A file of these tensors in its parts: length and header, which go into `head`, and the tensors in their order.
 /// @throws Error as write_safetensors()
 inline std::vector<std::span<const std::byte>> safetensors_parts(
@@ -77,7 +84,7 @@ inline std::vector<std::span<const std::byte>> safetensors_parts(
             tensor->bytes.size(), " bytes is not of dtype ", to_string(tensor->dtype), " and shape ",
             to_text(tensor->shape));
     header += (header.size() == 1 ? "" : ",") + json_string(tensor->name) + ":{\"dtype\":\"" +
-              std::string(to_string(tensor->dtype)) + "\",\"shape\":" + nlohmann::json(tensor->shape).dump() +
+              std::string(to_string(tensor->dtype)) + "\",\"shape\":" + json_list(tensor->shape) +
               ",\"data_offsets\":[" + std::to_string(offset) + "," +
               std::to_string(offset + tensor->bytes.size()) + "]}";
     offset += tensor->bytes.size();

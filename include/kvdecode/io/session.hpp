@@ -38,6 +38,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <ios>
 #include <locale>
 #include <map>
 #include <memory>
@@ -79,6 +80,7 @@ struct SessionState<std::mt19937_64> {
   static std::string name() { return "mt19937_64"; }
   static std::vector<std::uint64_t> words(const std::mt19937_64& engine) {
     std::ostringstream stream;
+    stream.exceptions(std::ios::badbit);  // it would keep quiet if its memory ran out
     stream.imbue(std::locale::classic());
     stream << engine;
     const std::string text = stream.str();
