@@ -74,8 +74,8 @@ struct RowPlace {
 /// | C::required_bytes(shape, capacity, options) | bytes of a cache that is full | O(layers) |
 ///
 /// Invariant: no operation changes a byte of a row that a query at kv_len() or later sees. One thread at a time;
-/// reading threads may share keys() and values(). Models: ContiguousCache, GrowingCache, PagedCache,
-/// SlidingWindowCache, SinkCache.
+/// reading threads may share keys() and values(). What a cache holds, as bytes for another one or for a file:
+/// cache/record.hpp. Models: ContiguousCache, GrowingCache, PagedCache, SlidingWindowCache, SinkCache.
 template <class C>
 concept KvCache =
     std::movable<C> && !std::copyable<C> && Format<typename C::KeyFormat> &&
