@@ -133,6 +133,7 @@ class HeadMajorLayout {
       std::memcpy(block + keys(layer, kv_head, slot),
                   store.keys.data() + (kv_head * n_rows + row) * key_bytes(layer),
                   static_cast<std::size_t>(n * key_bytes(layer)));
+      if (shape.values_in_keys) continue;
       std::memcpy(block + values(layer, kv_head, slot),
                   store.values.data() + (kv_head * n_rows + row) * value_bytes(layer),
                   static_cast<std::size_t>(n * value_bytes(layer)));

@@ -31,8 +31,9 @@ struct StoreRecord {
   Index layer = 0;
   Index n_sink = 0;  // below first; 0 where first is
   Index first = 0;
-  std::span<const std::byte> keys;    // [n_kv_heads, n_rows, row_bytes(k_dim)]
-  std::span<const std::byte> values;  // [n_kv_heads, n_rows, row_bytes(v_dim)]
+  std::span<const std::byte> keys;  // [n_kv_heads, n_rows, row_bytes(k_dim)]
+  std::span<const std::byte>
+      values;  // [n_kv_heads, n_rows, row_bytes(v_dim)]; none where values are in the keys
 
   Index n_rows(Index kv_len) const noexcept { return n_sink + (kv_len - first); }
   /// Which of the rows is that of a position. @pre it is there
@@ -73,6 +74,12 @@ concept RestorableCache = KvCache<C> && requires(C& cache, const CacheRecord& re
 
 namespace detail {
 
+/// Bytes of a row of values that a layer has beside its keys.
+template <Format VFormat>
+constexpr Index own_value_bytes(const LayerKvShape& dims) {
+  return dims.values_in_keys ? 0 : VFormat::row_bytes(dims.v_dim);
+}
+
 /// Copies the rows of one head that a record has. @param to  [n_rows, row_bytes]
 template <class Runs>
 void copy_rows(const Runs& runs, const StoreRecord& store, Index kv_len, Index row_bytes, std::byte* to) {
@@ -101,12 +108,12 @@ struct RecordDemands {
   std::string_view k_format;
   std::string_view v_format;
   Index (*k_bytes)(Index k_dim);
-  Index (*v_bytes)(Index v_dim);
+  Index (*v_bytes)(const LayerKvShape& dims);
 };
 template <Format KFormat, Format VFormat>
 constexpr RecordDemands record_demands() {
   return {KFormat::kName, VFormat::kName, [](Index n) { return KFormat::row_bytes(n); },
-          [](Index n) { return VFormat::row_bytes(n); }};
+          [](const LayerKvShape& dims) { return own_value_bytes<VFormat>(dims); }};
 }
 
 inline void require_rotation(const CacheRecord& record) {
@@ -159,7 +166,7 @@ inline void require_record(const CacheRecord& record, const KvShape& shape, Inde
             " and from ", store.first, " on, in a sequence of kv_len ", record.kv_len);
     const Index n_rows = store.n_rows(record.kv_len), n_heads = shape[layer].n_kv_heads;
     require_bytes(store, "keys", store.keys.size(), n_heads, n_rows, demands.k_bytes(shape[layer].k_dim));
-    require_bytes(store, "values", store.values.size(), n_heads, n_rows, demands.v_bytes(shape[layer].v_dim));
+    require_bytes(store, "values", store.values.size(), n_heads, n_rows, demands.v_bytes(shape[layer]));
   }
   if (n != record.stores.size()) [[unlikely]]
     raise(ErrorCode::kMismatch, "cache record: has rows of ", record.stores.size(), " layers, expected ", n);
@@ -202,7 +209,7 @@ CacheRecord record_of(const C& cache) {
   for (StoreRecord& store : record.stores) {
     store = detail::positions_of(cache, store.layer);
     n_bytes += bytes_of(store, K::row_bytes(shape[store.layer].k_dim)) +
-               bytes_of(store, V::row_bytes(shape[store.layer].v_dim));
+               bytes_of(store, detail::own_value_bytes<V>(shape[store.layer]));
   }
   const auto rows =
       std::allocate_shared<Block<std::byte>>(Allocator<Block<std::byte>>{}, static_cast<Index>(n_bytes));
@@ -210,7 +217,7 @@ CacheRecord record_of(const C& cache) {
   std::byte* next = rows->data();
   for (StoreRecord& store : record.stores) {
     const LayerKvShape& dims = shape[store.layer];
-    const Index k_bytes = K::row_bytes(dims.k_dim), v_bytes = V::row_bytes(dims.v_dim);
+    const Index k_bytes = K::row_bytes(dims.k_dim), v_bytes = detail::own_value_bytes<V>(dims);
     const Index n_rows = store.n_rows(record.kv_len);
     std::byte* const keys = next;
     store.keys = {keys, bytes_of(store, k_bytes)};
@@ -220,6 +227,7 @@ CacheRecord record_of(const C& cache) {
     for (Index head = 0; head < dims.n_kv_heads; ++head) {
       detail::copy_rows(cache.keys(store.layer, head), store, record.kv_len, k_bytes,
                         keys + head * n_rows * k_bytes);
+      if (dims.values_in_keys) continue;
       detail::copy_rows(cache.values(store.layer, head), store, record.kv_len, v_bytes,
                         values + head * n_rows * v_bytes);
     }
