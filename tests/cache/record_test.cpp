@@ -35,6 +35,10 @@ const KvShape kShape{{{2, 32, 16, {}, 0},
                       {2, 32, 16, {}, 0},
                       {1, 32, 16, {.chunk = 6}, 4}}};
 const KvShape kBounded{{{2, 32, 16, {.window = 5}, 0}, {1, 16, 16, {.window = 1, .n_sink = 3}, 1}}};
+/// The same with values that are in the keys.
+const KvShape kLatent{
+    {{1, 40, 32, {}, 0, true}, {1, 40, 32, {}, 0, true}, {2, 33, 32, {.window = 5}, 2, true}}};
+const KvShape kBoundedLatent{{{1, 40, 32, {.window = 4, .n_sink = 3}, 0, true}}};
 
 /// Appends n positions to all layers, numbers by seed, in steps as the cache takes them.
 template <class Cache>
@@ -202,14 +206,13 @@ void check_pair(const KvShape& shape, Index n, bool is_shifted, Index turn) {
 }
 
 template <class K, class V>
-void check_all_pairs() {
+void check_all_pairs(const KvShape& shape = kShape, const KvShape& bounded = kBounded) {
   for (const bool is_bounded : {false, true})
     for_each_layout<K, V>(is_bounded, [&]<class From>(std::type_identity<From>) {
       for_each_layout<K, V>(is_bounded, [&]<class To>(std::type_identity<To>) {
         for (const Index n : {3, 5, 6, 7, 18, 40})
-          for (const Index turn : {0, 1})
-            check_pair<From, To>(is_bounded ? kBounded : kShape, n, false, turn);
-        for (const Index n : {12, 40}) check_pair<From, To>(is_bounded ? kBounded : kShape, n, true, 0);
+          for (const Index turn : {0, 1}) check_pair<From, To>(is_bounded ? bounded : shape, n, false, turn);
+        for (const Index n : {12, 40}) check_pair<From, To>(is_bounded ? bounded : shape, n, true, 0);
       });
     });
 }
@@ -219,6 +222,8 @@ TEST_CASE("record: every layout goes on with what any other held, byte for byte"
   check_all_pairs<F16, BF16>();
   check_all_pairs<Int8, HadInt4>();
   check_all_pairs<Turbo3, Asym4>();
+  check_all_pairs<F32, F32>(kLatent, kBoundedLatent);
+  check_all_pairs<Int8, Int8>(kLatent, kBoundedLatent);
 }
 
 TEST_CASE("record: a ring gives what it keeps, and a smaller one takes the last of it") {

@@ -68,10 +68,21 @@ TEST_CASE("fingerprint: every field of a config counts") {
       [](ModelConfig& c) { c.attention_soft_cap = 2.0; },
       [](ModelConfig& c) { c.logit_soft_cap = 2.0; },
       [](ModelConfig& c) { c.tied_head = true; },
+      [](ModelConfig& c) { ++c.kv_lora_rank; },
+      [](ModelConfig& c) { ++c.q_lora_rank; },
+      [](ModelConfig& c) { ++c.qk_nope_head_dim; },
+      [](ModelConfig& c) { ++c.v_head_dim; },
+      [](ModelConfig& c) { c.latent_norm_eps = 1e-5; },
       [](ModelConfig& c) { ++c.n_experts; },
       [](ModelConfig& c) { ++c.n_experts_used; },
       [](ModelConfig& c) { ++c.d_expert; },
       [](ModelConfig& c) { c.normalize_expert_weights = false; },
+      [](ModelConfig& c) { c.expert_weight_scale = 2.0; },
+      [](ModelConfig& c) { c.expert_score = ExpertScore::kSigmoid; },
+      [](ModelConfig& c) { ++c.n_expert_groups; },
+      [](ModelConfig& c) { ++c.n_expert_groups_used; },
+      [](ModelConfig& c) { c.expert_group_score = ExpertGroupScore::kTopTwo; },
+      [](ModelConfig& c) { ++c.d_shared_expert; },
       [](ModelConfig& c) {
         c.spans = {{}, {}};
       },
@@ -131,18 +142,27 @@ void for_each_tensor(const Weights& weights, Index element_bytes, const F& f) {
     for (const NormWeights* n : {&w.attention_norm, &w.q_norm, &w.k_norm, &w.attention_post_norm,
                                  &w.feed_forward_norm, &w.feed_forward_post_norm})
       norm(*n);
-    for (const LinearWeights* l : {&w.w_q, &w.w_k, &w.w_v, &w.w_o, &w.w_gate, &w.w_up, &w.w_down, &w.router})
+    for (const LinearWeights* l :
+         {&w.w_q, &w.w_k, &w.w_v, &w.w_o, &w.w_q_a, &w.w_kv_a, &w.w_gate, &w.w_up, &w.w_down, &w.router})
       linear(*l);
-    for (const ExpertWeights& e : w.experts)
+    for (const auto* matrices : {&w.w_k_b, &w.w_v_b})
+      for (const MatrixView& m : *matrices) f(m.data, m.stored_cols() * element_bytes);
+    vector(w.choice_bias);
+    for (const NormWeights* n : {&w.q_a_norm, &w.kv_a_norm}) norm(*n);
+    const auto expert = [&](const ExpertWeights& e) {
       for (const LinearWeights* l : {&e.w_gate, &e.w_up, &e.w_down}) linear(*l);
+    };
+    for (const ExpertWeights& e : w.experts) expert(e);
+    expert(w.shared_expert);
   }
   norm(weights.final_norm);
   linear(weights.head);
 }
 
 TEST_CASE("fingerprint: the first and the last byte of every tensor count") {
-  for (const std::string_view words : {"learned layer_norm both_norms head_norms some_experts",
-                                       "gqa plain tied", "mqa raw_experts whole_norms"}) {
+  for (const std::string_view words :
+       {"learned layer_norm both_norms head_norms some_experts", "gqa plain tied",
+        "mqa raw_experts whole_norms", "mla_q balanced_experts"}) {
     const RandomModel model(words, {.format = FormatId::kBF16, .biases = true});
     std::set<std::uint64_t> seen{fingerprint_of(model.config, model.weights)};
     Index n_tensors = 0;
