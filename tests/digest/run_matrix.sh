@@ -3,8 +3,9 @@
 # Builds tests/digest/digest.cpp for every compiler, optimisation level, contraction mode and instruction set of the
 # bit contract, runs every build (aarch64 under qemu-user), and compares the last line each prints: `digest HEX`.
 # Two builds at a time. Exits 1 if a digest differs or a build fails.
-# usage: run_matrix.sh [--quick] [--only REGEX] [--out FOLDER]
+# usage: run_matrix.sh [--quick | --all] [--only REGEX] [--out FOLDER]
 #   --quick        one build per compiler and instruction set
+#   --all          also builds between two that are there: one more level, another mode of the other compiler
 #   --only REGEX   only builds whose name matches
 #   --out FOLDER   keeps NAME.txt (what the program printed) and NAME.log (compiler and run time errors)
 # environment: EIGEN (/usr/include/eigen3), DIGEST_SOURCE (digest.cpp beside this script)
@@ -15,47 +16,48 @@ include=$(cd "$here/../../include" && pwd)
 source=${DIGEST_SOURCE:-$here/digest.cpp}
 eigen=${EIGEN:-/usr/include/eigen3}
 launcher=${CMAKE_CXX_COMPILER_LAUNCHER:-}  # ccache, where it is set up
-quick=0
+of='qa'  # the kinds of builds
 only=.
 out=''
 while (($# > 0)); do
   case $1 in
-    --quick) quick=1 ;;
+    --quick) of='q' ;;
+    --all) of='qas' ;;
     --only) only=$2; shift ;;
     --out) out=$2; shift ;;
-    *) sed -n '6,9s/^# //p' "$0" >&2; exit 2 ;;
+    *) sed -n '6,10s/^# //p' "$0" >&2; exit 2 ;;
   esac
   shift
 done
 
-# name | compiler | flags | what the machine must have to run it | q: in the quick subset
+# name | compiler | flags | what the machine must have to run it | q: quick, a: always but then, s: seldom
 avx2="-mavx2 -mfma -mf16c"
 avx512="-march=x86-64-v4"
 arm_clang="--target=aarch64-linux-gnu -static"
 matrix="
 gcc-avx2-O2            |g++|-O2 $avx2|avx2|q
-gcc-avx2-O0            |g++|-O0 $avx2|avx2|
-gcc-avx2-O1            |g++|-O1 $avx2|avx2|
-gcc-avx2-O3            |g++|-O3 $avx2|avx2|
-gcc-avx2-O2-off        |g++|-O2 $avx2 -ffp-contract=off|avx2|
-gcc-avx2-O2-fast       |g++|-O2 $avx2 -ffp-contract=fast|avx2|
-gcc-avx2-O2-scalar     |g++|-O2 $avx2 -DEIGEN_DONT_VECTORIZE|avx2|
+gcc-avx2-O0            |g++|-O0 $avx2|avx2|a
+gcc-avx2-O1            |g++|-O1 $avx2|avx2|s
+gcc-avx2-O3            |g++|-O3 $avx2|avx2|a
+gcc-avx2-O2-off        |g++|-O2 $avx2 -ffp-contract=off|avx2|a
+gcc-avx2-O2-fast       |g++|-O2 $avx2 -ffp-contract=fast|avx2|a
+gcc-avx2-O2-scalar     |g++|-O2 $avx2 -DEIGEN_DONT_VECTORIZE|avx2|a
 gcc-x86_64-O2          |g++|-O2|x86_64|q
 gcc-avx512-O2          |g++|-O2 $avx512|avx512|q
-gcc-aarch64-O0         |aarch64-linux-gnu-g++|-O0 -static|qemu|
+gcc-aarch64-O0         |aarch64-linux-gnu-g++|-O0 -static|qemu|a
 gcc-aarch64-O2         |aarch64-linux-gnu-g++|-O2 -static|qemu|q
-clang14-avx2-O0        |clang++-14|-O0 $avx2|avx2|
-clang14-avx2-O1        |clang++-14|-O1 $avx2|avx2|
+clang14-avx2-O0        |clang++-14|-O0 $avx2|avx2|a
+clang14-avx2-O1        |clang++-14|-O1 $avx2|avx2|s
 clang14-avx2-O2        |clang++-14|-O2 $avx2|avx2|q
-clang14-avx2-O3        |clang++-14|-O3 $avx2|avx2|
-clang14-avx2-O2-off    |clang++-14|-O2 $avx2 -ffp-contract=off|avx2|
-clang14-avx2-O2-fast   |clang++-14|-O2 $avx2 -ffp-contract=fast|avx2|
-clang14-avx2-O2-scalar |clang++-14|-O2 $avx2 -DEIGEN_DONT_VECTORIZE|avx2|
-clang14-x86_64-O2      |clang++-14|-O2|x86_64|
-clang14-avx512-O2      |clang++-14|-O2 $avx512|avx512|
-clang14-aarch64-O2     |clang++-14|-O2 $arm_clang|qemu|
-clang19-avx2-O2-fast   |clang++-19|-O2 $avx2 -ffp-contract=fast|avx2|
-clang19-avx2-O3        |clang++-19|-O3 $avx2|avx2|
+clang14-avx2-O3        |clang++-14|-O3 $avx2|avx2|a
+clang14-avx2-O2-off    |clang++-14|-O2 $avx2 -ffp-contract=off|avx2|s
+clang14-avx2-O2-fast   |clang++-14|-O2 $avx2 -ffp-contract=fast|avx2|a
+clang14-avx2-O2-scalar |clang++-14|-O2 $avx2 -DEIGEN_DONT_VECTORIZE|avx2|a
+clang14-x86_64-O2      |clang++-14|-O2|x86_64|s
+clang14-avx512-O2      |clang++-14|-O2 $avx512|avx512|a
+clang14-aarch64-O2     |clang++-14|-O2 $arm_clang|qemu|a
+clang19-avx2-O2-fast   |clang++-19|-O2 $avx2 -ffp-contract=fast|avx2|s
+clang19-avx2-O3        |clang++-19|-O3 $avx2|avx2|a
 "
 
 work=${out:-$(mktemp -d)}
@@ -106,10 +108,10 @@ one() {
 elapsed() { awk -v from="$1" -v to="$EPOCHREALTIME" 'BEGIN { printf "%.1f", to - from }'; }
 
 names=()
-while IFS='|' read -r name compiler flags needs in_quick; do
+while IFS='|' read -r name compiler flags needs kind; do
   name=${name%% *}
   [[ -n $name && $name =~ $only ]] || continue
-  ((quick == 0)) || [[ $in_quick == q ]] || continue
+  [[ $of == *"$kind"* ]] || continue
   names+=("$name")
   while (($(jobs -rp | wc -l) >= 2)); do wait -n || true; done
   one "$name" "$compiler" "$flags" "$needs" &
