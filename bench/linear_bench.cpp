@@ -76,7 +76,7 @@ void decode(const Product& p, Index r, float* out) { kvdecode::decode_row<GgufFo
 void machine_read(benchmark::State& state) {
   const std::vector<std::byte> memory(static_cast<std::size_t>(state.range(0)) << 20, std::byte{1});
   const Index n = static_cast<Index>(memory.size());
-  for (auto _ : state) benchmark::DoNotOptimize(bench::read_all(memory.data(), n));
+  for (auto _ : state) benchmark::DoNotOptimize(bench::read_all<8>(memory.data(), n));
   bench::set_rates(state, static_cast<double>(n), 0.0);
 }
 
