@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: MIT
 // 2. How does a model write, and what does the plain way of doing it compute again and again?
 //
-//   T    tokens in the end
-//   x_t  the token at step t
+//   T              steps, and tokens written behind the first one, which is given
+//   x_t            the t-th token of the text
+//   P(x_t | …)     its probability, for each token that it may be              [vocab_size]
 //
-//   P(x_1 … x_T) = product over t of P(x_t | x_1 … x_{t-1})          Radford 2019 (GPT-2), Eq. 1
+//   P(x_1 … x_n) = product over t of P(x_t | x_1 … x_{t-1})                    Radford 2019 (GPT-2), Eq. 1
 //
 // A model gives P(x_t | all tokens before). So a text is written in a loop: run the model on all tokens so far, choose
-// the next one, append it, run the model on all tokens so far …
+// the next one (here the most probable), append it, run the model on all tokens so far …
 //
 // Run: build/examples/02_one_token_at_a_time
 #include <kvdecode/kvdecode.hpp>

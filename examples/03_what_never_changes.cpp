@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // 3. The idea: of all that the naive loop computes again, what comes out the same every time?
 //
+//   x_i  the text's i-th token
 //   h_i  what a layer is given for token i         [d_model]
 //   K_i = W_k h_i,  V_i = W_v h_i                  [n_kv_heads * head_dim]       Vaswani 2017, section 3.2.2
 //   token i sees tokens j <= i only, so h_i, and with it K_i and V_i, depend on x_1 … x_i alone.

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: MIT
 // 5. How fast does the work grow with the length of the text, without the cache and with it?
 //
-//   T  tokens written      L  layers      H  query heads      d  numbers of a head      W  weights a token meets
+//   T  tokens written      L  layers      H  query heads      d  numbers of a head
+//   W  weights that a token meets in the layers      V  those of the output head, for the last token of a step alone
 //
 //   a query and the rows it sees: 2 d multiply-adds each, d for its score and d for its value (Vaswani 2017, Eq. 1)
 //   naive   attention  2 L H d (1 + 3 + 6 + … )  = 2 L H d T (T + 1) (T + 2) / 6      step t: t queries see 1 … t rows
-//           weights    W (1 + 2 + 3 + … )        = W T (T + 1) / 2
+//           weights    W (1 + 2 + 3 + … ) + V T  = W T (T + 1) / 2 + V T
 //   cached  attention  2 L H d (1 + 2 + 3 + … )  = 2 L H d T (T + 1) / 2              step t: one query sees t rows
-//           weights    W (1 + 1 + 1 + … )        = W T
+//           weights    W (1 + 1 + 1 + … ) + V T  = (W + V) T
 //
 // Counted here by a number type that counts its own multiply-adds, run through the templates that compute in float too,
 // and compared with the formulas above and with the library's own, <kvdecode/model/cost.hpp>. No clock is involved.
@@ -72,7 +73,7 @@ int main() {
                                      .vocab_size = vocab_size,
                                      .max_seq_len = 256};
   const kvdecode::Transformer<kvdecode::Counting<float>> model(config, kvdecode::random_weights(config));
-  // Queries, keys, values and back; three matrices of the feed-forward. The head adds one row of logits a step.
+  // Queries, keys, values and back; three matrices of the feed-forward. The head (V above) adds a row of logits a step.
   constexpr Index W = L * (4 * d_model * H * d + 3 * d_model * d_ff), head = d_model * vocab_size;
   const kvdecode::ModelCost cost = kvdecode::model_cost(config);
 

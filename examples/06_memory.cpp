@@ -7,7 +7,8 @@
 //   MHA  2 n_heads head_dim       every query head has keys and values of its own       Vaswani 2017
 //   GQA  2 n_kv_heads head_dim    some query heads share them                           Ainslie 2023
 //   MQA  2 head_dim               all share one                                         Shazeer 2019
-//   MLA  d_c + d_rope             a compressed vector, from which all heads' are made   DeepSeek-AI 2024
+//   MLA  d_c + d_rope             d_c numbers, from which all heads' are made, and      DeepSeek-AI 2024
+//                                 d_rope that carry the position
 //   a window keeps min(T, window) tokens; a narrow format makes each number smaller.
 //
 // Run: build/examples/06_memory

@@ -8,7 +8,8 @@
 //
 // Prefill: the prompt is known, so its tokens go through together, and arithmetic is the limit (compute-bound).
 // Decoding: each token needs the one before it, so n = 1: half a flop for each byte that memory has to deliver, and
-// memory is the limit (memory-bound).
+// memory is the limit (memory-bound). The cache is read as well, by each sequence for itself; beside the weights of this
+// program's model it is small.
 //
 // Run: build/examples/07_prefill_and_decode
 #include <kvdecode/kvdecode.hpp>

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: MIT
 // 8. What is the whole loop, and what are its parts called elsewhere?
 //
-//   prefill   logits = model(prompt), filling the cache
-//   repeat    x_t = choose(logits)                  greedy: argmax; or drawn from softmax(logits / temperature)
-//             logits = model(x_t), with the cache
+//   logits   a number for each token that may come next               [vocab_size]
+//   x_t      the one that is chosen                                    its number in the vocabulary
+//
+//   prefill  logits = model(prompt), filling the cache
+//   repeat   x_t = choose(logits)     greedy: argmax; or drawn from softmax(logits / temperature)     Hinton 2015, Eq. 1
+//            logits = model(x_t), with the cache
 //
 // Three ways to write it with this library, from all parts in hand to one call. They write the same tokens.
 //

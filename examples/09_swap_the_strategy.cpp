@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: MIT
 // 9. How much of a program changes with the way it decodes, and what changes in the answer?
 //
-//   Recompute<Cache>  runs tokens [0, t) in step t          Cached<Cache>  runs token t - 1 alone
+//   P  tokens of the prompt      N  steps behind it      logits  a number for each token of the vocabulary  [vocab_size]
+//
+//   Recompute<Cache>  runs all tokens in each step:       P + (P + 1) + … + (P + N)  tokens run
+//   Cached<Cache>     runs the newest one alone:          P + N
 //
 // One template parameter, and not one bit: each sum has one order, whatever is cached, and however the cache is laid
 // out. (README, "The bit contract".) The number beside each strategy is made of every bit of every logit that it gave

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: MIT
 // 10. What does a cache have to do, and how do you know that one of your own does it?
 //
-//   store row k_t, v_t of every layer and KV head at its position, give rows back in rising position, forget from a
-//   position on, copy itself: the concept KvCache, <kvdecode/cache/concepts.hpp>.
+//   k_t  a key of position t, layer and KV head    [k_dim]          v_t  its value    [v_dim]
+//
+//   after append and commit   keys(layer, kv_head) = [k_0 … k_{t-1}, k_t],  values(layer, kv_head) likewise
+//   after truncate(n)         [k_0 … k_{n-1}]; a fork() has the same, and goes its own way: the concept KvCache,
+//                             <kvdecode/cache/concepts.hpp>
 //   Whatever it does inside, the answer must not change by a bit. That is what the laws try: tests/laws/laws.hpp, a
 //   header without a test framework. Compile with -I tests to have it.
 //

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: MIT
 // 12. The cache grows with the text. Can a model write for ever?
 //
+//   i, j  positions of a query and a key, from 0      window, n_sink  how many of the last and first ones are seen
+//
 //   query i sees key j  <=>  j <= i  and  (i - j < window  or  j < n_sink)
+//   and meets a sink as if i were min(i, n_sink + window - 1): no distance is larger      Xiao 2023, section 3.2
 //
 //   window   only the last tokens are seen: what has left the window can be forgotten   Child 2019; Jiang 2023 (Mistral)
 //   sinks    the first tokens stay visible as well: models lean on them, and break      Xiao 2023 (StreamingLLM)
