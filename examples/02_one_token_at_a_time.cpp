@@ -73,7 +73,8 @@ int main() {
   std::printf("  %-42s %7td %4td %6td\n\n", "in all", n_all, T, n_all - T);
   std::printf("The circles are a triangle: work done before, for the same tokens at the same places.\n");
   std::printf("12 tokens cost 78; 1,000 would cost 500,500. And that is before looking into a step, where\n");
-  std::printf("each of the t tokens attends to all before it: a triangle again, t (t + 1) / 2 pairs.\n\n");
+  std::printf(
+      "each of the t tokens attends to itself and all before it: a triangle again, t (t + 1) / 2 pairs.\n\n");
 
   // The library calls this loop Recompute.
   kvdecode::Decoder naive(model, kvdecode::Recompute<>{});

@@ -102,7 +102,7 @@ int main() {
 
   std::printf(
       "The cached step: three small products for the new token, then one query over all rows kept\n\n");
-  std::printf("  t  q_t            K_t = k_t      V_t = v_t      o_t            cache after the step\n");
+  std::printf("  t  q_t            k_t            v_t            o_t            cache after the step\n");
   Cache cache(shape, T);
   std::array<Head, T> outputs{};
   for (Index t = 1; t <= T; ++t) {

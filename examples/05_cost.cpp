@@ -126,7 +126,7 @@ int main() {
                                     .max_seq_len = 131072};
   const kvdecode::ModelCost large = kvdecode::model_cost(llama);
   std::printf(
-      "\nLlama-3-8B, by the same formulas: multiply-adds in all (k, M, G, T, P, E: 10^3 … 10^18)\n\n");
+      "\nLlama-3-8B, by the same formulas: multiply-adds in all (G 10^9, T 10^12, P 10^15, E 10^18)\n\n");
   std::printf("  %8s %12s %12s %16s %28s\n", "T", "naive", "cached", "naive / cached",
               "attention's part of cached");
   for (const Index T : {100, 1000, 10000, 100000}) {

@@ -109,6 +109,7 @@ int main() {
 
   claim(is_same, "both ways leave the same logits, to the bit");
   claim(one_pass.multiply_adds.feed_forward == many_passes.multiply_adds.feed_forward &&
+            one_pass.multiply_adds.projections == many_passes.multiply_adds.projections &&
             many_passes.weight_bytes > 100 * one_pass.weight_bytes,
         "for the same multiply-adds, one by one reads more than a hundred times the bytes");
   claim(at_once.statistics().n_tokens_run == 128 && one_by_one.statistics().n_tokens_run == 128,

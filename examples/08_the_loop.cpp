@@ -88,7 +88,7 @@ int main() {
   std::printf("\nWhat it is called in Hugging Face transformers, and here\n\n");
   const char* const names[][2] = {
       {"past_key_values", "the cache: GrowingCache, …; decoder.cache()"},
-      {"model(ids, past_key_values=cache)", "model.forward(workspace, exec, Segment{&cache, ids})"},
+      {"model(ids, past_key_values=cache)", "model.forward(workspace, exec, Segment<Cache>{&cache, ids})"},
       {"outputs.logits[:, -1]", "what forward and step return (Rows::kLast)"},
       {"outputs.logits", "… with Rows::kAll in the segment"},
       {"use_cache=True, use_cache=False", "Cached<>, Recompute<>"},

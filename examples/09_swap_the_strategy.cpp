@@ -86,9 +86,8 @@ int main() {
       row("Recompute<ContiguousCache<F16>>", write(model, Recompute<ContiguousCache<F16>>{}));
   const auto cached_half = row("Cached<ContiguousCache<F16>>", write(model, Cached<ContiguousCache<F16>>{}));
 
-  std::printf(
-      "\nThe last two round keys and values to half precision: another answer, by a type that says\n");
-  std::printf("so, and again the same one with and without the cache.\n\n");
+  std::printf("\nThe last two round keys and values to half precision: another answer, which the type\n");
+  std::printf("says; and again the same one with and without the cache.\n\n");
   claim(naive.bits == cached.bits, "Recompute and Cached give the same bits");
   claim(cached.bits == contiguous.bits && cached.bits == paged.bits, "so do caches of any layout");
   claim(naive_half.bits == cached_half.bits && naive_half.bits != naive.bits,

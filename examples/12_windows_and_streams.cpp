@@ -75,7 +75,7 @@ int main() {
   kvdecode::Workspace<float> workspace, ring_workspace;
   kvdecode::ContiguousCache<> everything(model.kv_shape(), 48);
   kvdecode::SlidingWindowCache<> ring(model.kv_shape(), 48, {.slack = 0, .max_append = 1});
-  std::printf("A window of 8: what is stored for the next query (# kept, . forgotten)\n\n");
+  std::printf("A window of 8: what is stored (# kept, . forgotten)\n\n");
   bool is_same = true;
   for (Index i = 0; i < 48; ++i) {
     const TokenId token = token_at(i);

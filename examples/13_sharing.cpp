@@ -108,9 +108,10 @@ int main() {
     }
   }
   const Index n_apart = n_answers * ((84 + n_new - 1 + 7) / 8);
-  std::printf("  memory     shared %6td bytes, each for itself %6td\n", n_after * pool.page_bytes(),
+  std::printf("  %-13s %10s %16s\n", "", "shared", "each for itself");
+  std::printf("  %-13s %10td %16td\n", "memory, bytes", n_after * pool.page_bytes(),
               n_apart * pool.page_bytes());
-  std::printf("  tokens run shared %6td,       each for itself %6td\n\n", n_run_shared, n_run_apart);
+  std::printf("  %-13s %10td %16td\n\n", "tokens run", n_run_shared, n_run_apart);
 
   // Sequences that know nothing of one another, but begin alike: a store finds their pages by the tokens in them.
   std::printf("Questions that come one after another, behind the same 84 tokens\n\n");
@@ -142,7 +143,7 @@ int main() {
   claim(n_after - n_with_prompt == n_answers * 3,
         "an answer takes three pages: a copy of the shared last one, and two new");
   claim(n_run_apart - n_run_shared == 3 * 84 - n_answers,
-        "the prompt was run once instead of four times (each answer runs its last token again)");
+        "the prompt was run once instead of four times (each answer runs the prompt's last token again)");
   claim(n_taken == 2 * 80 && same_as_fresh,
         "later questions take over ten pages of the first one, and change no bit");
   claim(pool.pages_in_use() == 0, "when all are gone, all pages are free again");

@@ -70,7 +70,7 @@ int main(int argc, char** argv) {
               c.decoder.n_tokens_run);
   std::printf("  %-30s %16td %16td\n", "bytes kept between steps", n.decoder.cache_bytes,
               c.decoder.cache_bytes);
-  std::printf("  %-30s %16llx %16llx\n", "bits of all logits", static_cast<unsigned long long>(naive_bits),
+  std::printf("  %-30s %016llx %016llx\n", "bits of all logits", static_cast<unsigned long long>(naive_bits),
               static_cast<unsigned long long>(cached_bits));
   std::printf("~ %-30s %13.1f ms %13.1f ms\n", "time", n.total_time * 1e3, c.total_time * 1e3);
   std::printf("~ %-30s %16.0f %16.0f\n\n", "tokens per second", n.tokens_per_second, c.tokens_per_second);
