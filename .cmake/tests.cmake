@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-# All that `ctest` runs. Labels: the layers (core, kernels, …), static, headers, form, examples, bench, consumer, budget.
+# All that `ctest` runs. Labels: the layers (core, kernels, …), static, headers, form, docs, examples, bench, consumer, budget.
 find_package(doctest CONFIG REQUIRED)
 enable_testing()
 
@@ -103,6 +103,15 @@ add_test(NAME form.layering COMMAND "${tools_dir}/check_layering.sh")
 add_test(NAME form.readme COMMAND "${tools_dir}/check_readme.sh")
 add_test(NAME form.selftest COMMAND "${tools_dir}/selftest.sh" "${CMAKE_CXX_COMPILER}")
 set_tests_properties(form.layering form.readme form.selftest PROPERTIES LABELS form)
+
+if(TARGET docs)
+  add_test(NAME docs.no_warnings COMMAND "${CMAKE_COMMAND}" --build "${PROJECT_BINARY_DIR}" --target docs)
+  set_tests_properties(docs.no_warnings PROPERTIES LABELS docs FIXTURES_SETUP docs)
+  # Names without the inline namespace, the comment of the file, and its table as it is laid out.
+  add_test(NAME docs.pages COMMAND "${CMAKE_COMMAND}" -E cat "${PROJECT_BINARY_DIR}/docs/cache_2concepts_8hpp.html")
+  set_tests_properties(docs.pages PROPERTIES LABELS docs FIXTURES_REQUIRED docs
+                       PASS_REGULAR_EXPRESSION ">kvdecode::KvCache<.*A key-value cache.*<pre>  ContiguousCache      all memory at once")
+endif()
 
 # ---- Every example program, on the model that ships --------------------------------------------------------
 
