@@ -330,12 +330,12 @@ SessionModel session_model() {
 template <class Cache>
 auto decoder_of(const SessionModel& model, Index n, float number) {
   kvdecode::GrowingCache<> cache(model.kv_shape(), 100);
-  const float row[] = {number, -number};
+  const std::vector<float> row{number, -number};
   std::vector<kvdecode::TokenId> tokens;
   for (; cache.kv_len() < n; cache.commit()) {
     tokens.push_back(static_cast<kvdecode::TokenId>(cache.kv_len()));
     cache.reserve(1);
-    cache.append(0, kvdecode::RowsView<const float>{row, 1, 2, 2}, {row, 1, 2, 2});
+    cache.append(0, kvdecode::RowsView<const float>{row.data(), 1, 2, 2}, {row.data(), 1, 2, 2});
   }
   if (n > 20) {
     cache.shift(n, -1);
