@@ -52,12 +52,14 @@ inline Index read_or_none(JsonObject& fields, std::string_view name, Index fallb
   return fields.contains(name) ? fields.as_positive_integer(name).value_or(0) : fallback;
 }
 
-/// A size that others are added to, before ModelConfig::validate() looks at the sum.
-inline Index read_size(JsonObject& fields, std::string_view name) {
-  const Index size = fields.positive_integer(name);
+/// A number of a config that no check of the model sees as it is: one beyond any model is refused here.
+inline Index checked_size(const JsonObject& fields, std::string_view name, Index size) {
   if (size > (Index{1} << 30)) [[unlikely]]
     raise(ErrorCode::kBadFile, fields.source(), ": ", name, " ", size, " is beyond any model (2^30)");
   return size;
+}
+inline Index read_size(JsonObject& fields, std::string_view name) {
+  return checked_size(fields, name, fields.positive_integer(name));
 }
 
 /// A field that repeats what follows from others.
@@ -101,7 +103,9 @@ inline void read_latent_attention(JsonObject& fields, const DeepseekDefaults& de
 /// Which layers have experts, how many there are, and those for every token. How they are chosen differs.
 inline void read_deepseek_experts(JsonObject& fields, const DeepseekDefaults& defaults, ModelConfig& model) {
   model.n_experts = read_or_none(fields, "n_routed_experts", defaults.n_experts);
-  const Index n_dense = fields.as_natural("first_k_dense_replace").value_or(defaults.n_dense_layers);
+  const Index n_dense =
+      checked_size(fields, "first_k_dense_replace",
+                   fields.as_natural("first_k_dense_replace").value_or(defaults.n_dense_layers));
   const Index step = fields.positive_integer("moe_layer_freq", 1);
   model.d_expert = fields.as_positive_integer("moe_intermediate_size").value_or(0);
   const Index n_shared = read_or_none(fields, "n_shared_experts", defaults.n_shared_experts);
@@ -153,8 +157,8 @@ inline void read_deepseek_v2_config(JsonObject& fields, HuggingFaceConfig& confi
           " is not supported for this architecture, only greedy and group_limited_greedy are");
   }
   // Where no groups are asked for, they say nothing.
-  fields.as_positive_integer("n_group");
-  fields.as_positive_integer("topk_group");
+  for (const char* const name : {"n_group", "topk_group"})
+    checked_size(fields, name, fields.as_positive_integer(name).value_or(1));
 }
 
 inline void bind_latent_attention(const HuggingFaceConfig& config, TensorBinder& tensors,

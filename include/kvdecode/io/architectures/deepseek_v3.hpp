@@ -39,7 +39,8 @@ inline void read_deepseek_v3_config(JsonObject& fields, HuggingFaceConfig& confi
                                   .n_shared_experts = 1,
                                   .expert_weight_scale = 2.5};
   read_latent_attention(fields, defaults, config);
-  config.n_further_layers = fields.as_natural("num_nextn_predict_layers").value_or(0);
+  config.n_further_layers = checked_size(fields, "num_nextn_predict_layers",
+                                         fields.as_natural("num_nextn_predict_layers").value_or(0));
   if (!fields.boolean("rope_interleave", true)) model.rotary.pairs = RotaryPairs::kHalves;
   read_deepseek_experts(fields, defaults, model);
   model.normalize_expert_weights = fields.boolean("norm_topk_prob", true);
