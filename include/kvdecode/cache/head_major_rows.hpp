@@ -71,7 +71,7 @@ class HeadMajorLayout {
     for (Index layer = 0; layer < shape.n_layers(); ++layer) {
       if (!shape.owns_store(layer)) continue;
       const Index n_slots = slots_of(layer);
-      const Index v_bytes = shape[layer].values_in_keys ? 0 : VFormat::row_bytes(shape[layer].v_dim);
+      const Index v_bytes = shape[layer].own_value_bytes<VFormat>();
       const Index a_slot = shape[layer].n_kv_heads * (KFormat::row_bytes(shape[layer].k_dim) + v_bytes);
       Index bytes = 0;
       if (__builtin_mul_overflow(a_slot, n_slots, &bytes) || __builtin_add_overflow(total, bytes, &total))

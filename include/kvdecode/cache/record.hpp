@@ -74,12 +74,6 @@ concept RestorableCache = KvCache<C> && requires(C& cache, const CacheRecord& re
 
 namespace detail {
 
-/// Bytes of a row of values that a layer has beside its keys.
-template <Format VFormat>
-constexpr Index own_value_bytes(const LayerKvShape& dims) {
-  return dims.values_in_keys ? 0 : VFormat::row_bytes(dims.v_dim);
-}
-
 /// Copies the rows of one head that a record has. @param to  [n_rows, row_bytes]
 template <class Runs>
 void copy_rows(const Runs& runs, const StoreRecord& store, Index kv_len, Index row_bytes, std::byte* to) {
@@ -113,7 +107,7 @@ struct RecordDemands {
 template <Format KFormat, Format VFormat>
 constexpr RecordDemands record_demands() {
   return {KFormat::kName, VFormat::kName, [](Index n) { return KFormat::row_bytes(n); },
-          [](const LayerKvShape& dims) { return own_value_bytes<VFormat>(dims); }};
+          [](const LayerKvShape& dims) { return dims.own_value_bytes<VFormat>(); }};
 }
 
 inline void require_rotation(const CacheRecord& record) {
@@ -209,7 +203,7 @@ CacheRecord record_of(const C& cache) {
   for (StoreRecord& store : record.stores) {
     store = detail::positions_of(cache, store.layer);
     n_bytes += bytes_of(store, K::row_bytes(shape[store.layer].k_dim)) +
-               bytes_of(store, detail::own_value_bytes<V>(shape[store.layer]));
+               bytes_of(store, shape[store.layer].own_value_bytes<V>());
   }
   const auto rows =
       std::allocate_shared<Block<std::byte>>(Allocator<Block<std::byte>>{}, static_cast<Index>(n_bytes));
@@ -217,7 +211,7 @@ CacheRecord record_of(const C& cache) {
   std::byte* next = rows->data();
   for (StoreRecord& store : record.stores) {
     const LayerKvShape& dims = shape[store.layer];
-    const Index k_bytes = K::row_bytes(dims.k_dim), v_bytes = detail::own_value_bytes<V>(dims);
+    const Index k_bytes = K::row_bytes(dims.k_dim), v_bytes = dims.own_value_bytes<V>();
     const Index n_rows = store.n_rows(record.kv_len);
     std::byte* const keys = next;
     store.keys = {keys, bytes_of(store, k_bytes)};

@@ -45,6 +45,11 @@ struct LayerKvShape {
   Index store = 0;  // the layer whose rows this one reads: its own index, or that of an earlier layer
   bool values_in_keys = false;  // values are the first v_dim numbers of the keys
 
+  /// Bytes of a row of values beside that of the keys, in a format.
+  template <class VFormat>
+  constexpr Index own_value_bytes() const {
+    return values_in_keys ? 0 : VFormat::row_bytes(v_dim);
+  }
   friend bool operator==(const LayerKvShape&, const LayerKvShape&) = default;
 };
 

@@ -22,7 +22,7 @@ Index payload_bytes(const KvShape& shape, Index seq_len) {
     Index kept = seq_len;
     if (kv.span.window != 0) kept = std::min(seq_len, kv.span.window + kv.span.n_sink);
     if (kv.span.chunk != 0) kept = std::min(seq_len, kv.span.chunk);
-    const Index v_bytes = kv.values_in_keys ? 0 : VFormat::row_bytes(kv.v_dim);
+    const Index v_bytes = kv.own_value_bytes<VFormat>();
     total += kept * kv.n_kv_heads * (KFormat::row_bytes(kv.k_dim) + v_bytes);
   }
   return total;

@@ -348,7 +348,7 @@ LayerCost attention_cost(const ModelConfig& config, const KvShape& shape, Index 
   cost.span = kv.span;
   cost.scores = static_cast<double>(config.n_heads * kv.k_dim);
   cost.values = static_cast<double>(config.n_heads * kv.v_dim);
-  const Index v_bytes = kv.values_in_keys ? 0 : VFormat::row_bytes(kv.v_dim);
+  const Index v_bytes = kv.own_value_bytes<VFormat>();
   cost.cache_bytes_read = static_cast<double>(kv.n_kv_heads * (KFormat::row_bytes(kv.k_dim) + v_bytes));
   cost.cache_bytes_written = shape.owns_store(layer) ? cost.cache_bytes_read : 0.0;
   return cost;
