@@ -10,6 +10,7 @@
 #include <Eigen/Core>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <string>
 #include <vector>
@@ -82,9 +83,10 @@ struct LayerNorm {
 
 // ---- Activations ----------------------------------------------------------------------------------------------
 
+/// Elementary functions: no two count their operations alike, so there is no rate of those.
 struct GatedSilu {
   static constexpr const char* kName = "gated_silu";
-  static constexpr double kNumbersMoved = 3.0, kFlops = 0.0;  // elementary functions: no two count alike
+  static constexpr double kNumbersMoved = 3.0, kFlops = 0.0;
 
   static void kernel(Row& r) {
     kvdecode::kernels::activate(kvdecode::Activation::kSilu, r.x.data(),
@@ -99,14 +101,18 @@ struct GatedSilu {
   }
 };
 
-struct Gelu {
-  static constexpr const char* kName = "gelu";
+template <kvdecode::Activation kind>
+struct Activated {
   static constexpr double kNumbersMoved = 2.0, kFlops = 0.0;
 
   static void kernel(Row& r) {
-    kvdecode::kernels::activate(kvdecode::Activation::kGelu, r.x.data(), static_cast<const float*>(nullptr),
-                                r.n, r.y.data());
+    kvdecode::kernels::activate(kind, r.x.data(), static_cast<const float*>(nullptr), r.n, r.y.data());
   }
+};
+
+struct Gelu : Activated<kvdecode::Activation::kGelu> {
+  static constexpr const char* kName = "gelu";
+
   static void eigen(Row& r) {
     const auto x = r.array(r.x);
     r.out() = 0.5f * x * (1.0f + (0.70710678f * x).unaryExpr([](float z) { return std::erf(z); }));
@@ -114,6 +120,42 @@ struct Gelu {
   static void loop(Row& r) {
     for (std::size_t i = 0; i < r.x.size(); ++i)
       r.y[i] = 0.5f * r.x[i] * (1.0f + std::erf(0.70710678f * r.x[i]));
+  }
+};
+
+struct GeluTanh : Activated<kvdecode::Activation::kGeluTanh> {
+  static constexpr const char* kName = "gelu_tanh";
+
+  static void eigen(Row& r) {
+    const auto x = r.array(r.x);
+    r.out() = 0.5f * x * (1.0f + (0.79788456f * (x + 0.044715f * x.cube())).tanh());
+  }
+  static void loop(Row& r) {
+    for (std::size_t i = 0; i < r.x.size(); ++i) {
+      const float x = r.x[i];
+      r.y[i] = 0.5f * x * (1.0f + std::tanh(0.79788456f * (x + 0.044715f * x * x * x)));
+    }
+  }
+};
+
+struct Relu : Activated<kvdecode::Activation::kRelu> {
+  static constexpr const char* kName = "relu";
+
+  static void eigen(Row& r) { r.out() = r.array(r.x).max(0.0f); }
+  static void loop(Row& r) {
+    for (std::size_t i = 0; i < r.x.size(); ++i) r.y[i] = std::max(r.x[i], 0.0f);
+  }
+};
+
+struct ReluSquared : Activated<kvdecode::Activation::kReluSquared> {
+  static constexpr const char* kName = "relu_squared";
+
+  static void eigen(Row& r) { r.out() = r.array(r.x).max(0.0f).square(); }
+  static void loop(Row& r) {
+    for (std::size_t i = 0; i < r.x.size(); ++i) {
+      const float x = std::max(r.x[i], 0.0f);
+      r.y[i] = x * x;
+    }
   }
 };
 
@@ -142,6 +184,41 @@ struct Rotary {
       r.y[i] = a * c - b * s;
       r.y[half + i] = b * c + a * s;
     }
+  }
+};
+
+// ---- Hadamard -------------------------------------------------------------------------------------------------
+
+/// Heads of 128 numbers, each H x, as rotated cache formats turn them.
+struct Hadamard {
+  static constexpr const char* kName = "hadamard";
+  static constexpr Index kHeadDim = 128;
+  static constexpr double kNumbersMoved = 2.0, kFlops = 7.0;  // log2(128) sums a number
+
+  static void kernel(Row& r) {
+    r.y = r.x;
+    for (Index i = 0; i < r.n; i += kHeadDim) kvdecode::hadamard(r.y.data() + i, kHeadDim);
+  }
+  /// The product with the matrix of signs (-1)^popcount(i & j).
+  static void eigen(Row& r) {
+    using Matrix = Eigen::MatrixXf;
+    static const Matrix signs = Matrix::NullaryExpr(kHeadDim, kHeadDim, [](Index i, Index j) {
+      return std::popcount(static_cast<std::size_t>(i & j)) % 2 == 0 ? 1.0f : -1.0f;
+    });
+    Eigen::Map<Matrix>(r.y.data(), kHeadDim, r.n / kHeadDim).noalias() =
+        signs * Eigen::Map<const Matrix>(r.x.data(), kHeadDim, r.n / kHeadDim);
+  }
+  static void loop(Row& r) {
+    r.y = r.x;
+    for (Index first = 0; first < r.n; first += kHeadDim)
+      for (Index h = 1; h < kHeadDim; h *= 2)
+        for (Index i = first; i < first + kHeadDim; ++i) {
+          if ((i & h) != 0) continue;
+          float &a = r.y[static_cast<std::size_t>(i)], &b = r.y[static_cast<std::size_t>(i + h)];
+          const float sum = a + b;
+          b = a - b;
+          a = sum;
+        }
   }
 };
 
@@ -182,7 +259,11 @@ void add() {
   add<LayerNorm>();
   add<GatedSilu>();
   add<Gelu>();
+  add<GeluTanh>();
+  add<Relu>();
+  add<ReluSquared>();
   add<Rotary>();
+  add<Hadamard>();
   return true;
 }();
 

@@ -410,8 +410,9 @@ def roofline(results):
 
 def kernel_table(results):
     limits = machine(results)
-    kernels = [row for prefix in ("rms_norm/", "layer_norm/", "gated_silu/", "gelu/", "rotary/", "attention/read/",
-                                  "attention/eigen/", "attention/loop/", "linear/")
+    kernels = [row for prefix in ("rms_norm/", "layer_norm/", "gated_silu/", "gelu/", "gelu_tanh/", "relu/",
+                                  "relu_squared/", "rotary/", "hadamard/", "attention/read/", "attention/eigen/",
+                                  "attention/loop/", "linear/")
                for row in results.starting_with(prefix)]
     lines = []
     for row in kernels:
@@ -421,6 +422,57 @@ def kernel_table(results):
                       f"{moved / 1e9:.2f}" if moved else "", share(moved, limits and limits[0]),
                       f"{flops / 1e9:.2f}" if flops else "", share(flops, limits and limits[1])])
     return ["kernel", "", "time", "GB/s", "of reading", "Gflop/s", "of the FMA peak"], lines
+
+
+OPERATIONS = [("append", "append a position", {"n_new": 1}), ("append", "append 128 positions", {"n_new": 128}),
+              ("fork", "fork a prompt of 1,024", {"kv_len": 1024}), ("reorder", "reorder four beams of 1,024", {}),
+              ("shift", "drop 16 old positions, append 16", {}), ("clear", "clear, append 1,024", {}),
+              ("record", "record 1,024 positions", {}), ("restore", "restore 1,024 positions", {})]
+LAYOUTS = [("contiguous", "ContiguousCache", "o", BLUE), ("growing", "GrowingCache", "s", SKY),
+           ("paged", "PagedCache", "D", GREEN), ("sliding", "SlidingWindowCache", "P", PINK),
+           ("eigen", "a matrix of Eigen a layer", "^", ORANGE), ("loop", "a list of numbers a head", "v", GREY)]
+
+
+def operation_rows(results):
+    """(operation, {layout: its row}) of those that were measured."""
+    table = []
+    for name, title, args in OPERATIONS:
+        own = {layout: row for layout, *_ in LAYOUTS for row in results.family(f"cache/{name}_{layout}/f32")
+               if row.args == args}
+        if own:
+            table.append((title, own))
+    return table
+
+
+def operations(results):
+    table = operation_rows(results)
+    if not table:
+        return None
+    figure, ax = plt.subplots(figsize=(8.6, 1.2 + 0.48 * len(table)))
+    for y, (_, own) in enumerate(table):
+        seconds = [row.seconds for row in own.values()]
+        ax.plot([min(seconds), max(seconds)], [y, y], color="#cccccc", linewidth=1.2, zorder=1)
+    for i, (layout, title, marker, colour) in enumerate(LAYOUTS):
+        points = [(own[layout].seconds, y + 0.09 * (i - 2.5)) for y, (_, own) in enumerate(table) if layout in own]
+        if points:
+            ax.plot(*zip(*points), linestyle="none", marker=marker, color=colour, markersize=7,
+                    markeredgecolor="white", markeredgewidth=0.6, label=title)
+    ax.set_xscale("log")
+    ax.xaxis.set_major_formatter(FuncFormatter(lambda x, _: time_text(x)))
+    ax.set_yticks(range(len(table)), [title for title, _ in table])
+    ax.set_ylim(len(table) - 0.5, -0.5)
+    ax.legend(loc="upper center", bbox_to_anchor=(0.35, -0.12), ncol=3, fontsize=9, frameon=False)
+    ax.set_xlabel("time of the operation, four layers of four heads of 64 numbers (further left is better)")
+    ax.set_title("What a cache's operations cost, without any attention")
+    figure.tight_layout()
+    return figure
+
+
+def operation_table(results):
+    lines = []
+    for title, own in operation_rows(results):
+        lines.append([title, *(time_text(own[layout].seconds) if layout in own else "" for layout, *_ in LAYOUTS)])
+    return ["", *(title for _, title, *_ in LAYOUTS)], lines
 
 
 def model_rows(results, kind, depth=None, batch=None):
@@ -554,6 +606,10 @@ SECTIONS = [
      "Every line has slope 1, as each token leaves its keys and values behind; models differ in how many heads share "
      "them (GQA), whether a latent stands for all heads (MLA), and how many bits a number takes. Only a window lets the "
      "line end, at the price of forgetting.", ""),
+    ("operations", "What its operations cost", operations, operation_table,
+     "Layouts differ in what they copy: pages are shared until somebody writes, so forks, beams and shifts of the paged "
+     "cache cost a thousandth of a copy, and it pays for that where rows are written and read one page at a time. The last "
+     "two are what one writes first, a list for each head and a matrix for each layer.", ""),
     ("roofline", "Kernels under the roof", roofline, kernel_table,
      "Left of the ridge a kernel waits for memory, right of it for the cores: a product of one token's activations uses "
      "each weight once and is at the left, a prompt's 512 tokens use it 512 times. Points above the slanted roof read "

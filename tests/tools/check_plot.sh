@@ -23,7 +23,7 @@ for format in svg png; do
   "$python" "$plot" "$data/small.json" --html "$work/$format.html" --figures "$work/$format" \
     --format "$format" > "$work/out" 2> "$work/err" || fault "$format: exit status $?"
   [[ ! -s $work/err ]] || fault "$format: on standard error: $(< "$work/err")"
-  grep -q ': 8 figures of ' "$work/out" || fault "$format: $(< "$work/out")"
+  grep -q ': 9 figures of ' "$work/out" || fault "$format: $(< "$work/out")"
 done
 "$python" - "$work" << 'PYTHON' || fault "the pages are not in order"
 import base64, pathlib, sys
@@ -31,7 +31,7 @@ import xml.etree.ElementTree as xml
 
 work, faults = pathlib.Path(sys.argv[1]), []
 html = "{http://www.w3.org/1999/xhtml}"
-names = ["batch", "depth", "formats", "memory", "ratio", "roofline", "step", "total"]
+names = ["batch", "depth", "formats", "memory", "operations", "ratio", "roofline", "step", "total"]
 for kind in ("svg", "png"):
     page = xml.parse(work / f"{kind}.html").getroot()  # throws unless it is well-formed
     files = {path.read_bytes() for path in (work / kind).iterdir()}
@@ -63,6 +63,8 @@ for kind in ("svg", "png"):
         faults.append(f"growth {grows}, expected {wanted}")
     if not any(row[:4] == ["Llama-3-8B", "1K", "128 MiB", "128 MiB"] for row in rows):
         faults.append("no row of 128 MiB for Llama-3-8B at 1K tokens")
+    if ["fork a prompt of 1,024", "400 µs", "", "3 µs", "", "410 µs", "1.3 ms"] not in rows:
+        faults.append("forks of 1,024 positions are not beside one another")
 print("\n".join(faults))
 sys.exit(1 if faults else 0)
 PYTHON
