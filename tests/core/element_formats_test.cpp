@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// core/element_formats.hpp, and core/simd/widen.hpp under it.
+// core/element_formats.hpp, and core/simd/widen.hpp and narrow.hpp under it.
 #include <reference/numbers.hpp>
 #include <support/compare.hpp>
 #include <support/names.hpp>
@@ -10,6 +10,7 @@
 
 #include <doctest/doctest.h>
 
+#include <bit>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
@@ -131,6 +132,40 @@ TEST_CASE_TEMPLATE("element formats: encode rounds as the reference does, once, 
                    F32, F16, BF16) {
   check_encode<F, float>();
   check_encode<F, double>();
+}
+
+/// Each number of the format, its neighbours in float, and the middle to the next one with its neighbours; and NaNs.
+template <class F>
+void check_rows_of_floats() {
+  std::vector<float> values;
+  for (std::uint32_t i = 0; i < 65536; ++i) {
+    const auto half = static_cast<std::uint16_t>(i);
+    std::byte bytes[2];
+    std::memcpy(bytes, &half, 2);
+    const float x = F::template decode<float>(bytes, 0);
+    const auto bits = std::bit_cast<std::uint32_t>(x);
+    const std::uint32_t middle = F::kId == FormatId::kF16 ? 0x1000u : 0x8000u;
+    for (const std::uint32_t change :
+         {0u, 1u, ~0u, middle, middle - 1, middle + 1, 2 * middle - 1, 2 * middle})
+      values.push_back(std::bit_cast<float>(bits + change));
+  }
+  std::vector<std::byte> row(values.size() * 2);
+  F::encode(values.data(), static_cast<Index>(values.size()), row.data());
+  Index n_wrong = 0;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    std::uint16_t half;
+    std::memcpy(&half, row.data() + 2 * i, 2);
+    const auto x = static_cast<double>(values[i]);
+    // NaNs keep what fits of their payload, of which the reference knows nothing.
+    const std::uint64_t of_nan = F::kId == FormatId::kF16 ? kvdecode::to_f16(x) : kvdecode::to_bf16(x);
+    n_wrong += half != (std::isnan(x) ? of_nan : kvdecode_reference::encode(F::kId, x));
+  }
+  CHECK(n_wrong == 0);
+}
+
+TEST_CASE("element formats: rows of floats are rounded as one by one, next to every number of the format") {
+  check_rows_of_floats<F16>();
+  check_rows_of_floats<BF16>();
 }
 
 TEST_CASE("element formats: a double is rounded to sixteen bits at once, not by way of float") {

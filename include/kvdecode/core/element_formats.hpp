@@ -12,6 +12,7 @@
 
 #include <kvdecode/core/format.hpp>
 #include <kvdecode/core/half.hpp>
+#include <kvdecode/core/simd/narrow.hpp>
 #include <kvdecode/core/simd/widen.hpp>
 
 #include <concepts>
@@ -109,7 +110,10 @@ struct F16 {
   }
   template <class S>
   static void encode(const S* values, Index n, std::byte* row) {
-    for (Index i = 0; i < n; ++i) detail::store_element(row, i, to_f16(static_cast<double>(values[i])));
+    const Index n_whole = std::is_same_v<S, float> ? n / kLanes * kLanes : 0;
+    if constexpr (std::is_same_v<S, float>)
+      for (Index i = 0; i < n_whole; i += kLanes) simd::narrow_f16(values + i, row + 2 * i);
+    for (Index i = n_whole; i < n; ++i) detail::store_element(row, i, to_f16(static_cast<double>(values[i])));
   }
 };
 
@@ -132,7 +136,11 @@ struct BF16 {
   }
   template <class S>
   static void encode(const S* values, Index n, std::byte* row) {
-    for (Index i = 0; i < n; ++i) detail::store_element(row, i, to_bf16(static_cast<double>(values[i])));
+    const Index n_whole = std::is_same_v<S, float> ? n / kLanes * kLanes : 0;
+    if constexpr (std::is_same_v<S, float>)
+      for (Index i = 0; i < n_whole; i += kLanes) simd::narrow_bf16(values + i, row + 2 * i);
+    for (Index i = n_whole; i < n; ++i)
+      detail::store_element(row, i, to_bf16(static_cast<double>(values[i])));
   }
 };
 
