@@ -295,17 +295,26 @@ TEST_CASE("prefixes: models of one shape do not take one another's keys and valu
   Decoder second(again, strategy);  // the same weights
   second.append(random_tokens(8, 37, 1));
   CHECK(second.statistics().n_tokens_adopted == 4);
-  CHECK_THROWS_WITH_AS(
-      Decoder(Transformer<float>(other.config, other.weights), strategy),
-      "prefix store: it holds keys and values of another model, other activations (exact, not "
-      "exact) or another scalar",
-      Error);
-  CHECK_THROWS_WITH_AS(Decoder(Transformer<float, Int8Activations>(model.config, model.weights), strategy),
-                       "prefix store: it holds keys and values of another model, other activations (exact, "
-                       "not int8) or another "
-                       "scalar",
+  const RandomModel loaded_again("gqa");  // the same weights, elsewhere
+  Decoder third(Transformer<float>(loaded_again.config, loaded_again.weights), strategy);
+  third.append(random_tokens(8, 37, 1));
+  CHECK(third.statistics().n_tokens_adopted == 4);
+
+  const auto is_another_model =
+      "prefix store: it holds keys and values of another model, whose config or weights differ";
+  CHECK_THROWS_WITH_AS(Decoder(Transformer<float>(other.config, other.weights), strategy), is_another_model,
                        Error);
-  CHECK_THROWS_AS(Decoder(Transformer<double>(model.config, model.weights), strategy), Error);
+  ModelConfig turned = model.config;  // over the very same weights
+  turned.rotary.theta *= 2.0;
+  CHECK_THROWS_WITH_AS(Decoder(Transformer<float>(turned, model.weights), strategy), is_another_model, Error);
+  CHECK_THROWS_WITH_AS(Decoder(Transformer<float, Int8Activations>(model.config, model.weights), strategy),
+                       "prefix store: it holds keys and values of exact activations and scalars of 4 bytes, "
+                       "not of int8 and 4",
+                       Error);
+  CHECK_THROWS_WITH_AS(Decoder(Transformer<double>(model.config, model.weights), strategy),
+                       "prefix store: it holds keys and values of exact activations and scalars of 4 bytes, "
+                       "not of exact and 8",
+                       Error);
 }
 
 TEST_CASE("prefixes: the README's decoder uses them") {

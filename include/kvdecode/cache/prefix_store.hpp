@@ -59,7 +59,7 @@ class PrefixStore {
   };
   /// What tells models of one shape apart, as long as they live.
   struct Origin {
-    const void* weights = nullptr;      // where they lie
+    std::uint64_t model = 0;            // Transformer::fingerprint()
     std::string_view activations = {};  // the policy's name, which is never gone
     Index scalar_bytes = 0;
 
@@ -174,10 +174,14 @@ class PrefixStore {
   void require_origin(const Origin& origin) {
     const std::lock_guard lock(mutex_);
     if (!origin_) origin_ = origin;
+    if (origin_->model != origin.model) [[unlikely]]
+      detail::raise(
+          ErrorCode::kMismatch,
+          "prefix store: it holds keys and values of another model, whose config or weights differ");
     if (!(*origin_ == origin)) [[unlikely]]
-      detail::raise(ErrorCode::kMismatch,
-                    "prefix store: it holds keys and values of another model, other activations (",
-                    origin_->activations, ", not ", origin.activations, ") or another scalar");
+      detail::raise(ErrorCode::kMismatch, "prefix store: it holds keys and values of ", origin_->activations,
+                    " activations and scalars of ", origin_->scalar_bytes, " bytes, not of ",
+                    origin.activations, " and ", origin.scalar_bytes);
   }
 
  private:

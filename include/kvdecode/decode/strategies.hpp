@@ -123,7 +123,8 @@ struct Cached {
   Index prefill_chunk = 512;           // tokens a pass: the workspace does not grow with the prompt
   typename Cache::Options cache = {};  // of the cache; without a pool it has that of the prefixes
   /// Of this model, for a PagedCache; outlives the decoder. A step takes over what it finds there of the tokens that it
-  /// would have to run, and leaves the pages that it has filled: from then on others find them.
+  /// would have to run, and leaves the pages that it has filled: from then on others find them. The first decoder of a
+  /// transformer reads all of its weights once, to know the model (Transformer::fingerprint()).
   PrefixStore<Cache>* prefixes = nullptr;
 
   Index max_positions(const ModelConfig& config) const noexcept {
@@ -142,7 +143,7 @@ struct Cached {
     if constexpr (SharesPages<Cache>)
       if (prefixes != nullptr) {
         prefixes->require_same(result);
-        prefixes->require_origin({transformer.weights().token_embedding.data, T::activations::kName,
+        prefixes->require_origin({transformer.fingerprint(), T::activations::kName,
                                   static_cast<Index>(sizeof(typename T::scalar))});
       }
     return result;
