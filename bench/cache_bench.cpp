@@ -426,6 +426,11 @@ const bool kRegistered = [] {
   growing_with_n("cache/fork_eigen/f32", "kv_len", fork<EigenCache>);
   growing_with_n("cache/prefix_adopt/f32", "n_tokens", prefix_adopt);
   growing_with_n("cache/prefix_insert/f32", "n_tokens", prefix_insert);
+  const auto fork_1024 = [](const char* name, void (*run)(benchmark::State&)) {
+    benchmark::RegisterBenchmark(name, run)->ArgName("kv_len")->Arg(1024)->Unit(benchmark::kMicrosecond);
+  };
+  fork_1024("cache/fork_growing/f32", fork<GrowingCache<>>);
+  fork_1024("cache/fork_sliding/f32", fork<SlidingWindowCache<>>);
   const auto of_forks = [](const char* name, void (*run)(benchmark::State&)) {
     benchmark::RegisterBenchmark(name, run)->ArgName("n_forks")->Arg(1)->Arg(4)->Arg(16)->Unit(
         benchmark::kMillisecond);
