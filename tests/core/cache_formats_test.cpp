@@ -291,6 +291,20 @@ TEST_CASE_TEMPLATE("cache formats: numbers that are none, or too large, are stor
   }
 }
 
+TEST_CASE_TEMPLATE("cache formats: a NaN is stored as the largest number of its block", F, Int8, Int4, Int3,
+                   Asym4) {
+  for (const std::size_t place : {5u, 16u, 31u}) {
+    std::vector<float> x = draws<float>(32, 7);
+    x[9] = 100.0f;
+    x[place] = std::numeric_limits<float>::quiet_NaN();
+    const OffsetBytes row(F::row_bytes(32), 0);
+    F::encode(x.data(), 32, row.data());
+    const std::vector<float> stored = decoded<F, float>(row.data(), 32);
+    CHECK(stored[9] > 99.0f);
+    CHECK(stored[place] == stored[9]);
+  }
+}
+
 TEST_CASE("cache formats: rows that cannot be turned are refused") {
   for (const Index n : {1, 16, 32, 64, 128, 256, 1024}) {
     CHECK(kvdecode::takes_rows_of<HadInt4>(n));

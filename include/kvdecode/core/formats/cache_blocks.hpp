@@ -7,6 +7,8 @@
 #include <kvdecode/core/simd/packed_codes.hpp>
 
 #include <algorithm>
+#include <bit>
+#include <cstdint>
 #include <type_traits>
 
 namespace kvdecode::inline KVDECODE_ABI {
@@ -27,11 +29,33 @@ KVDECODE_INLINE float as_float(const S& x) {
 /// 1 / scale, or 0 if that is not a number. (The smallest binary16 has a finite inverse.)
 inline float inverse_scale(float scale) noexcept { return scale == 0.0f ? 0.0f : 1.0f / scale; }
 
-/// x to the nearest whole number in [low, high], halves to even; a NaN becomes high.
-KVDECODE_INLINE int round_to_even(float x, float low, float high) {
-  constexpr float magic = 0x1.8p23f;  // numbers around it are whole
-  const float clamped = !(x < high) ? high : x < low ? low : x;
-  return static_cast<int>((clamped + magic) - magic);
+/// The largest magnitude of a block's numbers that is no NaN.
+inline float largest_magnitude(const float* x) noexcept {
+  using R = Lanes<float>::R;
+  auto largest = R::set1(0.0f);
+  for (Index i = 0; i < kCacheBlock; i += R::width) largest = R::max(largest, R::abs(R::loadu(x + i)));
+  float of_lanes[R::width];
+  R::storeu(of_lanes, largest);
+  float result = 0.0f;
+  for (const float magnitude : of_lanes) result = result < magnitude ? magnitude : result;
+  return result;
+}
+
+/// Of each number of a block, (x - minimum) * inverse to the nearest whole number in [low, high], halves to even, a NaN
+/// to high; stored from `offset` on.
+inline void round_to_codes(const float* x, float minimum, float inverse, float low, float high, int offset,
+                           std::uint8_t* codes) noexcept {
+  using R = Lanes<float>::R;
+  constexpr float magic = 0x1.8p23f;  // numbers around it are whole, and end in the byte of what was added
+  float rounded[kCacheBlock];
+  for (Index i = 0; i < kCacheBlock; i += R::width) {
+    const auto t = R::mul(R::sub(R::loadu(x + i), R::set1(minimum)), R::set1(inverse));
+    const auto from_low = R::lt_select(t, R::set1(low), R::set1(low), t);
+    R::storeu(rounded + i, R::add(R::lt_select(t, R::set1(high), from_low, R::set1(high)), R::set1(magic)));
+  }
+  for (Index i = 0; i < kCacheBlock; ++i)
+    codes[i] =
+        static_cast<std::uint8_t>(std::bit_cast<std::uint32_t>(rounded[i]) + static_cast<unsigned>(offset));
 }
 
 /// Sixteen floats that codes stand for, in units of a scale.
@@ -49,7 +73,7 @@ struct FloatLevels {
 /// | B::kShared | bytes before the codes |
 /// | B::value(block, code) | the number that a code stands for: the definition |
 /// | B::table(block) | the numbers that all codes stand for, again and again; not of codes of eight bits |
-/// | B::encode(x, n, block, codes) | stores what n floats share, and gives their codes |
+/// | B::encode(x, n, block, codes) | stores what n floats share, and gives their codes; zeros follow them in x |
 template <class B>
 struct CacheBlocks {
   static constexpr FormatId kId = B::kId;
@@ -87,7 +111,7 @@ struct CacheBlocks {
   static void encode(const S* values, Index n, std::byte* row) noexcept {
     for (Index first = 0; first < n; first += kBlock, row += kBlockBytes) {
       const Index size = std::min(kBlock, n - first);
-      float x[kBlock];
+      float x[kBlock] = {};
       std::uint8_t codes[kBlock];
       for (Index i = 0; i < size; ++i) x[i] = as_float(values[first + i]);
       B::encode(x, size, row, codes);
@@ -134,17 +158,11 @@ struct SignedCodes {
   static KVDECODE_INLINE Lanes<float> table(const std::byte* block) {
     return mul(Lanes<float>::set1(simd::load_f16(block)), kLevels.lanes());
   }
-  static void encode(const float* x, Index n, std::byte* block, std::uint8_t* codes) noexcept {
+  static void encode(const float* x, Index, std::byte* block, std::uint8_t* codes) noexcept {
     constexpr auto top = static_cast<float>(kTop);
-    float largest = 0.0f;
-    for (Index i = 0; i < n; ++i) {
-      const float magnitude = __builtin_fabsf(x[i]);
-      largest = largest < magnitude ? magnitude : largest;
-    }
-    const auto scale = static_cast<float>(store_scale(static_cast<double>(largest / top), block));
-    const float inverse = inverse_scale(scale);
-    for (Index i = 0; i < n; ++i)
-      codes[i] = static_cast<std::uint8_t>(round_to_even(mul(x[i], inverse), -top, top) + kOffset);
+    const auto scale =
+        static_cast<float>(store_scale(static_cast<double>(largest_magnitude(x) / top), block));
+    round_to_codes(x, 0.0f, inverse_scale(scale), -top, top, kOffset, codes);
   }
 };
 
@@ -172,9 +190,7 @@ struct Asym4Codes {
     }
     const auto scale = static_cast<float>(store_scale(static_cast<double>((highest - lowest) / kTop), block));
     const auto minimum = static_cast<float>(store_scale(static_cast<double>(lowest), block + kMinimum));
-    const float inverse = inverse_scale(scale);
-    for (Index i = 0; i < n; ++i)
-      codes[i] = static_cast<std::uint8_t>(round_to_even(mul(x[i] - minimum, inverse), 0.0f, kTop));
+    round_to_codes(x, minimum, inverse_scale(scale), 0.0f, kTop, 0, codes);
   }
 };
 

@@ -8,6 +8,8 @@
 #include <kvdecode/core/hadamard.hpp>
 #include <kvdecode/core/simd/packed_codes.hpp>
 
+#include <algorithm>
+
 namespace kvdecode::inline KVDECODE_ABI {
 namespace detail {
 
@@ -89,14 +91,12 @@ struct TurboRows {
     const double length = sqrt(squares), root = sqrt(static_cast<double>(n));
     const auto norm = static_cast<float>(store_scale(static_cast<double>(static_cast<float>(length)), row));
     const float factor = norm == 0.0f ? 0.0f : static_cast<float>(root) / norm;
-    std::uint8_t codes[kMaxTurnedRow];
+    count_thresholds(x, n, factor);
+    std::uint8_t codes[kMaxTurnedRow] = {};
     double level_squares = 0.0;  // likewise
     for (Index i = 0; i < n; ++i) {
-      const float u = mul(x[i], factor);
-      unsigned code = 0;
-      for (const float threshold : Levels::kThresholds) code += u > threshold ? 1u : 0u;
-      codes[i] = static_cast<std::uint8_t>(code);
-      const auto level = static_cast<double>(Levels::kLevels.level[code]);
+      codes[i] = static_cast<std::uint8_t>(x[i]);
+      const auto level = static_cast<double>(Levels::kLevels.level[codes[i]]);
       level_squares += level * level;
     }
     simd::pack_codes<bits>(codes, n, row + kCodes);
@@ -106,6 +106,19 @@ struct TurboRows {
  private:
   using Levels = NormalLevels<bits>;
   static constexpr Index kCodes = 2;  // byte at which they begin
+
+  /// x[i] = how many thresholds x[i] * factor exceeds.
+  static void count_thresholds(float* x, Index n, float factor) noexcept {
+    using R = Lanes<float>::R;
+    std::fill(x + n, x + std::max<Index>(n, R::width), 0.0f);
+    for (Index i = 0; i < n; i += R::width) {
+      const auto u = R::mul(R::loadu(x + i), R::set1(factor));
+      auto count = R::set1(0.0f);
+      for (const float threshold : Levels::kThresholds)
+        count = R::add(count, R::lt_select(R::set1(threshold), u, R::set1(1.0f), R::set1(0.0f)));
+      R::storeu(x + i, count);
+    }
+  }
 };
 
 }  // namespace detail
