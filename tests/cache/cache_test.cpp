@@ -6,6 +6,7 @@
 #include <support/random.hpp>
 
 #include <kvdecode/cache/contiguous.hpp>
+#include <kvdecode/cache/cross_attention.hpp>
 #include <kvdecode/cache/growing.hpp>
 #include <kvdecode/cache/paged.hpp>
 #include <kvdecode/cache/sliding_window.hpp>
@@ -27,6 +28,7 @@ namespace {
 using kvdecode::BF16;
 using kvdecode::ContiguousCache;
 using kvdecode::Counting;
+using kvdecode::CrossAttentionCache;
 using kvdecode::Error;
 using kvdecode::ErrorCode;
 using kvdecode::F16;
@@ -59,10 +61,12 @@ struct On {
       On<GrowingCache<Raw<Counting<float>>>, Counting<float>>, On<PagedCache<1>, float>,                  \
       On<PagedCache<3, BF16>, float>, On<PagedCache<16, F64, F16>, double>,                               \
       On<PagedCache<7, Raw<Counting<float>>>, Counting<float>>
-#define KVDECODE_TEST_CACHES                                          \
-  KVDECODE_TEST_SHIFTABLE_CACHES, On<SlidingWindowCache<F32>, float>, \
-      On<SlidingWindowCache<BF16, F64>, double>,                      \
-      On<SlidingWindowCache<Raw<Counting<float>>>, Counting<float>>
+#define KVDECODE_TEST_CACHES                                                                              \
+  KVDECODE_TEST_SHIFTABLE_CACHES, On<SlidingWindowCache<F32>, float>,                                     \
+      On<SlidingWindowCache<BF16, F64>, double>,                                                          \
+      On<SlidingWindowCache<Raw<Counting<float>>>, Counting<float>>, On<CrossAttentionCache<F32>, float>, \
+      On<CrossAttentionCache<F64, F16>, double>,                                                          \
+      On<CrossAttentionCache<Raw<Counting<float>>>, Counting<float>>
 
 TYPE_TO_STRING_AS("contiguous f32", On<ContiguousCache<F32>, float>);
 TYPE_TO_STRING_AS("contiguous f64", On<ContiguousCache<F64>, double>);
@@ -78,6 +82,9 @@ TYPE_TO_STRING_AS("paged 16 f64, f16", On<PagedCache<16, F64, F16>, double>);
 TYPE_TO_STRING_AS("sliding window f32", On<SlidingWindowCache<F32>, float>);
 TYPE_TO_STRING_AS("sliding window bf16, f64", On<SlidingWindowCache<BF16, F64>, double>);
 TYPE_TO_STRING_AS("sliding window raw", On<SlidingWindowCache<Raw<Counting<float>>>, Counting<float>>);
+TYPE_TO_STRING_AS("cross-attention f32", On<CrossAttentionCache<F32>, float>);
+TYPE_TO_STRING_AS("cross-attention f64, f16", On<CrossAttentionCache<F64, F16>, double>);
+TYPE_TO_STRING_AS("cross-attention raw", On<CrossAttentionCache<Raw<Counting<float>>>, Counting<float>>);
 TYPE_TO_STRING_AS("paged 7 raw", On<PagedCache<7, Raw<Counting<float>>>, Counting<float>>);
 
 namespace {

@@ -2,6 +2,7 @@
 // Memory before allocation: required_bytes() is what is then allocated, and capacity_within() its inverse.
 #include <kvdecode/cache/capacity.hpp>
 #include <kvdecode/cache/contiguous.hpp>
+#include <kvdecode/cache/cross_attention.hpp>
 #include <kvdecode/cache/growing.hpp>
 #include <kvdecode/cache/paged.hpp>
 #include <kvdecode/cache/sink.hpp>
@@ -87,6 +88,7 @@ TEST_CASE("capacity: within a budget it is the largest one, for every layout") {
   check_inverse<SlidingWindowCache<>>(kMixed);
   check_inverse<SlidingWindowCache<F16>>(kMixed, {.slack = 0, .max_append = 1});
   check_inverse<SinkCache<Int8>>(kBounded, {.slack = 2, .max_append = 8});
+  check_inverse<CrossAttentionCache<Int8, HadInt4>>(kMixed);
 }
 
 TEST_CASE("capacity: required_bytes is what a full cache has allocated") {
@@ -98,6 +100,8 @@ TEST_CASE("capacity: required_bytes is what a full cache has allocated") {
   check_allocated<SlidingWindowCache<>>(kMixed);
   check_allocated<SlidingWindowCache<F64>>(kMixed, {.slack = 0, .max_append = 16});
   check_allocated<SinkCache<>>(kBounded);
+  check_allocated<CrossAttentionCache<>>(kMixed);
+  check_allocated<CrossAttentionCache<F16, Turbo3>>(kMixed);
 }
 
 TEST_CASE(

@@ -6,6 +6,7 @@
 
 #include <kvdecode/cache/batch.hpp>
 #include <kvdecode/cache/contiguous.hpp>
+#include <kvdecode/cache/cross_attention.hpp>
 #include <kvdecode/cache/growing.hpp>
 #include <kvdecode/cache/paged.hpp>
 #include <kvdecode/cache/prefix_store.hpp>
@@ -47,6 +48,7 @@ struct Model {
   std::vector<TokenId> tokens;                     // none is written twice: a token says what is in its rows
   Index kv_len = 0;
   Index epoch = 0;
+  bool is_sealed = false;
 
   /// Positions before the first one that was moved.
   Index unshifted() const {
@@ -112,7 +114,7 @@ enum class Kind {
   kClear,
   kMove,
   kRestore,
-  kInsert,  ///< into a store of prefixes; this and the next two do nothing without one
+  kInsert,  ///< into a store of prefixes; this and the next two do nothing without one, but a cache that can be sealed is
   kAdopt,
   kEvict
 };
@@ -240,8 +242,8 @@ class Run {
     switch (o.kind) {
       case Kind::kAppend: {
         const Index n = o.a % 9;
-        if (n > kCapacity - model.kv_len) {
-          must_refuse("a reserve beyond the capacity", [&] { cache.reserve(n); });
+        if (n > kCapacity - model.kv_len || (model.is_sealed && n > 0)) {
+          must_refuse("a reserve beyond the capacity, or of a sealed cache", [&] { cache.reserve(n); });
           return;
         }
         cache.reserve(n);
@@ -256,7 +258,8 @@ class Run {
         return;
       }
       case Kind::kAbandon: {
-        const Index n = std::min({o.a % 9, kCapacity - model.kv_len, cache.max_append()});
+        const Index n =
+            model.is_sealed ? 0 : std::min({o.a % 9, kCapacity - model.kv_len, cache.max_append()});
         cache.reserve(n);
         append(cache, nullptr, n, o.b);
         cache.abandon();
@@ -265,12 +268,14 @@ class Run {
       case Kind::kTruncate: {
         const Index new_len = o.a % (model.kv_len + 2);
         if (!cache.can_truncate(new_len)) {
-          if (cache.first_position(0) == 0 && new_len <= model.kv_len && all_stored(cache))
+          const bool may_refuse = model.is_sealed && new_len != model.kv_len;
+          if (cache.first_position(0) == 0 && new_len <= model.kv_len && all_stored(cache) && !may_refuse)
             fail("refuses to truncate though all positions are there");
           must_refuse("a truncate", [&] { cache.truncate(new_len); });
           return;
         }
         if (new_len > model.kv_len) return fail("can_truncate beyond the end");
+        if (model.is_sealed && new_len != model.kv_len) return fail("can_truncate what was sealed");
         cache.truncate(new_len);
         truncate(model, new_len);
         return;
@@ -325,6 +330,7 @@ class Run {
         model.epoch = o.a % 5 == 0 ? 1 : 0;
         cache.clear(model.epoch);
         truncate(model, 0);
+        model.is_sealed = false;
         return;
       case Kind::kMove: {
         Cache moved(std::move(cache));
@@ -338,19 +344,28 @@ class Run {
         const CacheRecord record = record_of(cache);
         if (o.b % 2 == 0) cache.clear();
         Cache& other = caches_[target];
-        const Index n = std::min({o.b % 5, kCapacity - other.kv_len(), other.max_append()});
+        const Index room = models_[target].is_sealed ? 0 : kCapacity - other.kv_len();
+        const Index n = std::min({o.b % 5, room, other.max_append()});
         other.reserve(n);  // the step ends
         append(other, nullptr, n, o.b);
         other.restore(record);
         if (o.b % 2 == 0 && target != who) cache.restore(record);
+        if (o.b % 2 == 0) models_[who].is_sealed = false;
         models_[target] = Model(models_[who]);
+        models_[target].is_sealed = false;
         return;
       }
       case Kind::kInsert:
       case Kind::kAdopt:
       case Kind::kEvict:
-        if constexpr (kCanShare)
+        if constexpr (kCanShare) {
           if (store_) share(o, cache, model);
+        } else if constexpr (requires { cache.seal(); }) {
+          if (o.kind != Kind::kInsert) return;
+          if (model.kv_len == 0) return must_refuse("a seal of nothing", [&] { cache.seal(); });
+          cache.seal();
+          model.is_sealed = true;
+        }
         return;
     }
   }
@@ -532,6 +547,10 @@ TEST_CASE_TEMPLATE("random operations: paged caches do as their models, and all 
     CAPTURE(max_pages);
     check_random_sequences<Cache>(kMixed, {.pool = &pool}, 8, 150, all_are_back, max_pages);
   }
+}
+
+TEST_CASE("random operations: the fixed cache of cross-attention does as its models, sealed or not") {
+  check_random_sequences<CrossAttentionCache<>>(kMixed, {}, 9, 300);
 }
 
 TEST_CASE("random operations: rings do as their models, as far as a query sees") {

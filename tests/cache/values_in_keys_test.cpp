@@ -3,6 +3,7 @@
 #include <support/random.hpp>
 
 #include <kvdecode/cache/contiguous.hpp>
+#include <kvdecode/cache/cross_attention.hpp>
 #include <kvdecode/cache/growing.hpp>
 #include <kvdecode/cache/paged.hpp>
 #include <kvdecode/cache/sink.hpp>
@@ -113,10 +114,11 @@ TYPE_TO_STRING_AS("paged 16 asym4", kvdecode::PagedCache<16, kvdecode::Asym4>);
 TYPE_TO_STRING_AS("sliding window f32", kvdecode::SlidingWindowCache<kvdecode::F32>);
 TYPE_TO_STRING_AS("sliding window int4", kvdecode::SlidingWindowCache<kvdecode::Int4>);
 TYPE_TO_STRING_AS("sinks f64", kvdecode::SinkCache<kvdecode::F64>);
+TYPE_TO_STRING_AS("cross-attention int8", kvdecode::CrossAttentionCache<kvdecode::Int8>);
 
 #define KVDECODE_TEST_LATENT_CACHES                                                                        \
   ContiguousCache<F32>, GrowingCache<F16>, GrowingCache<Int8>, PagedCache<3, BF16>, PagedCache<16, Asym4>, \
-      SlidingWindowCache<F32>, SlidingWindowCache<Int4>, SinkCache<F64>
+      SlidingWindowCache<F32>, SlidingWindowCache<Int4>, SinkCache<F64>, CrossAttentionCache<Int8>
 
 TEST_CASE_TEMPLATE("values in keys: runs over the rows of the keys, whatever is done to the cache", Cache,
                    KVDECODE_TEST_LATENT_CACHES) {

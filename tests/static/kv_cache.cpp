@@ -2,6 +2,7 @@
 // The smallest KvCache is one, and is none without any single one of its requirements.
 #include <kvdecode/cache/concepts.hpp>
 #include <kvdecode/cache/contiguous.hpp>
+#include <kvdecode/cache/cross_attention.hpp>
 #include <kvdecode/cache/growing.hpp>
 #include <kvdecode/cache/paged.hpp>
 #include <kvdecode/cache/record.hpp>
@@ -200,6 +201,13 @@ static_assert(std::is_nothrow_move_constructible_v<PagedCache<>> &&
               std::is_nothrow_move_assignable_v<PagedCache<>>);
 static_assert(std::is_nothrow_move_constructible_v<SinkCache<>> &&
               std::is_nothrow_move_assignable_v<SinkCache<>>);
+using kvdecode::CrossAttentionCache;
+static_assert(KvCacheFor<CrossAttentionCache<>, float> &&
+              KvCacheFor<CrossAttentionCache<Raw<Counting<float>>>, Counting<float>>);
+static_assert(!KvCacheFor<CrossAttentionCache<Raw<float>>, double>);
+static_assert(std::is_nothrow_move_constructible_v<CrossAttentionCache<>> &&
+              std::is_nothrow_move_assignable_v<CrossAttentionCache<>> &&
+              !std::is_copy_constructible_v<CrossAttentionCache<>>);
 static_assert(!std::is_copy_constructible_v<PagedCache<>> &&
               !std::is_copy_constructible_v<SlidingWindowCache<>>);
 
@@ -250,7 +258,7 @@ static_assert(RestorableCache<Restorable>);
 static_assert(!RestorableCache<MinimalCache<kNothing>> && !RestorableCache<RestoresFromWhatItChanges>);
 static_assert(RestorableCache<ContiguousCache<>> && RestorableCache<GrowingCache<>> &&
               RestorableCache<PagedCache<>> && RestorableCache<kvdecode::SlidingWindowCache<>> &&
-              RestorableCache<kvdecode::SinkCache<>>);
+              RestorableCache<kvdecode::SinkCache<>> && RestorableCache<CrossAttentionCache<>>);
 
 static_assert(!std::is_copy_constructible_v<ContiguousCache<>> &&
               !std::is_copy_assignable_v<ContiguousCache<>>);

@@ -9,6 +9,7 @@
 //                        a PrefixStore, prompts that begin alike
 //   SlidingWindowCache   a ring for each layer that sees a part of the sequence: models with windows or chunks
 //   SinkCache            the first positions and the last ones, constant size: sequences without end
+//   CrossAttentionCache  an encoder's outputs, written once and shared by all that read them: encoder-decoder models
 #pragma once
 
 #include <kvdecode/core/element_formats.hpp>
@@ -50,7 +51,7 @@ struct RowPlace {
 /// | c.abandon() | uncommitted rows and the reservation never happened; noexcept | O(layers) |
 /// | c.keys(layer, kv_head), c.values(…) | range of KvRun in rising position, both cut alike | O(1) |
 ///
-/// reserve throws Error (kCacheFull, kBadArgument) or std::bad_alloc with nothing changed, not even a step in
+/// reserve throws Error (kCacheFull, kBadArgument, kUnsupported) or std::bad_alloc with nothing changed, not even a step in
 /// progress; when it returns, it has replaced the reservation before it. append takes [n, n_kv_heads * k_dim] and
 /// [n, n_kv_heads * v_dim]; where the shape has values in the keys it need not read the latter, and values may be runs over
 /// the rows of the keys. A layer is given at most max_append() rows between two commits. keys and values have
@@ -75,7 +76,8 @@ struct RowPlace {
 ///
 /// Invariant: no operation changes a byte of a row that a query at kv_len() or later sees. One thread at a time;
 /// reading threads may share keys() and values(). What a cache holds, as bytes for another one or for a file:
-/// cache/record.hpp. Models: ContiguousCache, GrowingCache, PagedCache, SlidingWindowCache, SinkCache.
+/// cache/record.hpp. Models: ContiguousCache, GrowingCache, PagedCache, SlidingWindowCache, SinkCache,
+/// CrossAttentionCache.
 template <class C>
 concept KvCache =
     std::movable<C> && !std::copyable<C> && Format<typename C::KeyFormat> &&
