@@ -7,6 +7,7 @@
 #include <kvdecode/cache/capacity.hpp>
 #include <kvdecode/cache/concepts.hpp>
 #include <kvdecode/cache/contiguous.hpp>
+#include <kvdecode/cache/cross_attention.hpp>
 #include <kvdecode/cache/growing.hpp>
 #include <kvdecode/cache/page_pool.hpp>
 #include <kvdecode/cache/paged.hpp>
@@ -40,6 +41,7 @@
 #include <kvdecode/model/config.hpp>
 #include <kvdecode/model/cost.hpp>
 #include <kvdecode/model/cost_table.hpp>
+#include <kvdecode/model/cross_attention.hpp>
 #include <kvdecode/model/fingerprint.hpp>
 #include <kvdecode/model/random_weights.hpp>
 #include <kvdecode/model/transformer.hpp>

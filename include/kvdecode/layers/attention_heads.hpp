@@ -15,6 +15,7 @@
 
 #include <algorithm>
 #include <span>
+#include <type_traits>
 
 namespace kvdecode::inline KVDECODE_ABI {
 
@@ -145,13 +146,18 @@ struct AttentionHeads {
   Index v_dim = 0;
   S scale{};
   AttentionSpan span{};
-  S soft_cap{};       // of the scores; 0: none
-  Index rotary = 0;   // which of the model's rotary configs turns this layer's heads
-  Index n_pairs = 0;  // that turn; 0: none
+  bool is_causal = true;  // else every row sees all that is there: the segment's position is the last of them
+  S soft_cap{};           // of the scores; 0: none
+  Index rotary = 0;       // which of the model's rotary configs turns this layer's heads
+  Index n_pairs = 0;      // that turn; 0: none
   RotaryPairs pairs = RotaryPairs::kHalves;
   Index sink_limit = 0;  // which of the pass's limits holds for queries that meet sinks; 0: none
 
   Index group_size() const noexcept { return n_heads / n_kv_heads; }
+  /// The last position that a row of a segment sees.
+  Index last_seen(const PassSegment& segment, Index row) const noexcept {
+    return is_causal ? segment.position + row - segment.first_row : segment.position;
+  }
 
   /// How often a query is turned for this layer: once for each shift, twice if sinks are met at a limit.
   Index n_rotations(const QueryStands& stands) const noexcept {
@@ -215,7 +221,7 @@ struct AttentionHeads {
       while (row >= pass.segments[segment].first_row + pass.segments[segment].n_rows) ++segment;
       const PassSegment& place = pass.segments[segment];
       f(i, Item{row, i % n_kv_heads, static_cast<Index>(segment),
-                detail::VisibleTiles(span, place.position + row - place.first_row)});
+                detail::VisibleTiles(span, last_seen(place, row))});
     }
   }
   S* output_of(const Pass<S>& pass, const Item& item) const noexcept {
@@ -303,12 +309,12 @@ struct AttentionHeads {
 
 namespace detail {
 
-template <class Cache>
-Cache& cache_of(const void* segments, Index i) noexcept {
-  return *static_cast<const Segment<Cache>*>(segments)[i].cache;
+template <class SegmentType>
+auto& cache_of(const void* segments, Index i) noexcept {
+  return *static_cast<const SegmentType*>(segments)[i].cache;
 }
 
-template <class S, class Cache>
+template <class S, class SegmentType>
 void append_rows(const Pass<S>& pass, Index layer) noexcept {
   const auto rows_of = [](const RowsView<S>& all, const PassSegment& segment) {
     return RowsView<const S>{all.row(segment.first_row), segment.n_rows, all.cols, all.stride};
@@ -316,22 +322,23 @@ void append_rows(const Pass<S>& pass, Index layer) noexcept {
   for (std::size_t i = 0; i < pass.segments.size(); ++i) {
     const PassSegment& segment = pass.segments[i];
     if (segment.n_rows == 0) continue;
-    cache_of<Cache>(pass.kv.segments, static_cast<Index>(i))
+    cache_of<SegmentType>(pass.kv.segments, static_cast<Index>(i))
         .append(layer, rows_of(pass.buffers.keys, segment), rows_of(pass.buffers.values, segment));
   }
 }
 
-template <class S, class Cache>
+template <class S, class SegmentType>
 void attend_row(const Pass<S>& pass, const AttentionHeads<S>& heads, const AttentionTask<S>& task,
                 S* scratch) noexcept {
   const PassBuffers<S>& buffers = pass.buffers;
   const PassSegment& place = pass.segments[static_cast<std::size_t>(task.segment)];
-  const Cache& cache = cache_of<Cache>(pass.kv.segments, task.segment);
+  const auto& cache = cache_of<SegmentType>(pass.kv.segments, task.segment);
+  using Cache = std::remove_cvref_t<decltype(cache)>;
   const Index k_dim = heads.k_dim, q_dim = buffers.queries.cols;
   const S* queries = (heads.n_rotations(pass.stands) > 1 ? buffers.rotated + task.row * q_dim
                                                          : buffers.queries.row(task.row)) +
                      task.kv_head * heads.group_size() * k_dim;
-  const Index query = place.position + task.row - place.first_row;
+  const Index query = heads.last_seen(place, task.row);
   const VisibleTiles tiles(heads.span, query);
   kernels::AttentionState<S> shared = task.state;
   for_each_visible_tile(
@@ -355,7 +362,7 @@ void attend_row(const Pass<S>& pass, const AttentionHeads<S>& heads, const Atten
 /// The caches of some segments, for the layers.
 template <class S, class Cache>
 KvPort<S> kv_port(std::span<const Segment<Cache>> segments) noexcept {
-  return {segments.data(), &detail::append_rows<S, Cache>, &detail::attend_row<S, Cache>,
+  return {segments.data(), &detail::append_rows<S, Segment<Cache>>, &detail::attend_row<S, Segment<Cache>>,
           transform_of<typename Cache::KeyFormat>(), transform_of<typename Cache::ValueFormat>()};
 }
 

@@ -17,7 +17,7 @@ struct LinearLayer {
   S scale = S(1.0f);
   bool is_scaled = false;
 
-  kernels::LinearJob<S> job(RowsView<S> x, RowsView<S> y) const noexcept {
+  kernels::LinearJob<S> job(RowsView<const S> x, RowsView<S> y) const noexcept {
     return {w, bias.empty() ? nullptr : bias.data(), x, y, is_scaled ? &scale : nullptr};
   }
 };

@@ -8,6 +8,7 @@
 #include <kvdecode/layers/embedding.hpp>
 #include <kvdecode/model/check_weights.hpp>
 #include <kvdecode/model/config.hpp>
+#include <kvdecode/model/decode_weights.hpp>
 #include <kvdecode/model/fingerprint.hpp>
 #include <kvdecode/model/rotary_frequencies.hpp>
 #include <kvdecode/model/weights.hpp>
@@ -20,21 +21,6 @@
 #include <span>
 
 namespace kvdecode::inline KVDECODE_ABI {
-
-namespace detail {
-
-template <class Formats, class S>
-Vector<S> decode_vector(const VectorView& view) {
-  Vector<S> values(static_cast<std::size_t>(view.size));
-  if (view.empty()) return values;
-  visit_format(Formats{}, view.format, [&]<class F>() {
-    for (Index i = 0; i < view.size; ++i)
-      values[static_cast<std::size_t>(i)] = F::template decode<S>(view.data, i);
-  });
-  return values;
-}
-
-}  // namespace detail
 
 /// A model that computes in scalars S. A handle: copies share the weights and are cheap; any threads may use
 /// them at the same time, each with its own workspace and caches.
@@ -114,15 +100,12 @@ class Transformer {
     }
 
     NormLayer<S> norm(const NormWeights& w) const {
-      NormLayer<S> result{config.norm, S(config.norm_eps), detail::decode_vector<Formats, S>(w.weight),
-                          detail::decode_vector<Formats, S>(w.bias)};
+      NormLayer<S> result = detail::norm_layer<Formats, S>(w, config.norm, config.norm_eps);
       if (config.norm_weight_offset != 0.0)
         for (S& weight : result.weight) weight = weight + S(config.norm_weight_offset);
       return result;
     }
-    static LinearLayer<S> linear(const LinearWeights& w) {
-      return {w.matrix, detail::decode_vector<Formats, S>(w.bias), S(w.scale), w.scale != 1.0};
-    }
+    static LinearLayer<S> linear(const LinearWeights& w) { return detail::linear_layer<Formats, S>(w); }
     DecoderLayer<S> layer(Index i) {
       const LayerWeights& w = weights.layers[static_cast<std::size_t>(i)];
       DecoderLayer<S> result;
