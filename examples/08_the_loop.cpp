@@ -97,6 +97,7 @@ int main() {
       {"eos_token_id, stop_strings, streamer", "stop_tokens, stop_strings, the callback"},
       {"DynamicCache, StaticCache", "GrowingCache, ContiguousCache"},
       {"QuantizedCache", "a format: ContiguousCache<Int8, HadInt4>"},
+      {"EncoderDecoderCache", "CrossAttentionCache beside the decoder's own"},
       {"cache.get_seq_length()", "cache.kv_len()"},
       {"cache.crop(n), copy.deepcopy(cache)", "cache.truncate(n), cache.fork()"},
   };
