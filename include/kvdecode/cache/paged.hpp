@@ -9,6 +9,7 @@
 #include <kvdecode/cache/page_pool.hpp>
 #include <kvdecode/cache/page_table.hpp>
 #include <kvdecode/cache/record.hpp>
+#include <kvdecode/cache/run_iterator.hpp>
 #include <kvdecode/cache/step_ledger.hpp>
 
 #include <algorithm>
@@ -22,26 +23,7 @@ namespace kvdecode::inline KVDECODE_ABI {
 template <class F>
 class PageRuns {
  public:
-  class Iterator {
-   public:
-    using value_type = KvRun<F>;
-    using difference_type = std::ptrdiff_t;
-
-    Iterator() noexcept = default;
-    Iterator(const PageRuns& runs, Index i) noexcept : runs_(&runs), i_(i) {}
-
-    KvRun<F> operator*() const noexcept { return runs_->run(i_); }
-    Iterator& operator++() noexcept {
-      ++i_;
-      return *this;
-    }
-    Iterator operator++(int) noexcept { return Iterator(*runs_, i_++); }
-    friend bool operator==(const Iterator& a, const Iterator& b) noexcept { return a.i_ == b.i_; }
-
-   private:
-    const PageRuns* runs_ = nullptr;
-    Index i_ = 0;
-  };
+  using Iterator = RunIterator<PageRuns, F>;
 
   PageRuns() noexcept = default;
   /// Positions [0, length). @param offset  bytes from the start of a page to the row of its slot 0
@@ -54,8 +36,7 @@ class PageRuns {
 
   Iterator begin() const noexcept { return {*this, 0}; }
   Iterator end() const noexcept { return {*this, n_runs_}; }
-
- private:
+  /// Run i of those between begin() and end().
   KvRun<F> run(Index i) const noexcept {
     const PageTable::Entry& entry = table_->at(i);
     const Index end = i + 1 < n_runs_ ? table_->at(i + 1).position : length_;
@@ -63,6 +44,7 @@ class PageRuns {
             row_bytes_, entry.rotation_shift};
   }
 
+ private:
   const PageTable* table_ = nullptr;
   Index n_runs_ = 0;
   Index length_ = 0;

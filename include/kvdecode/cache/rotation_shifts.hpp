@@ -5,6 +5,7 @@
 
 #include <kvdecode/cache/concepts.hpp>
 #include <kvdecode/cache/record.hpp>
+#include <kvdecode/cache/run_iterator.hpp>
 #include <kvdecode/core/memory.hpp>
 
 #include <algorithm>
@@ -76,26 +77,7 @@ class RotationShifts {
 template <class F>
 class ShiftedRuns {
  public:
-  class Iterator {
-   public:
-    using value_type = KvRun<F>;
-    using difference_type = std::ptrdiff_t;
-
-    Iterator() noexcept = default;
-    Iterator(const ShiftedRuns& runs, Index i) noexcept : runs_(&runs), i_(i) {}
-
-    KvRun<F> operator*() const noexcept { return runs_->run(i_); }
-    Iterator& operator++() noexcept {
-      ++i_;
-      return *this;
-    }
-    Iterator operator++(int) noexcept { return Iterator(*runs_, i_++); }
-    friend bool operator==(const Iterator& a, const Iterator& b) noexcept { return a.i_ == b.i_; }
-
-   private:
-    const ShiftedRuns* runs_ = nullptr;
-    Index i_ = 0;
-  };
+  using Iterator = RunIterator<ShiftedRuns, F>;
 
   ShiftedRuns() noexcept = default;
   /// @param all  positions [0, length)
@@ -108,8 +90,7 @@ class ShiftedRuns {
 
   Iterator begin() const noexcept { return {*this, 0}; }
   Iterator end() const noexcept { return {*this, n_runs_}; }
-
- private:
+  /// Run i of those between begin() and end().
   KvRun<F> run(Index i) const noexcept {
     if (n_pieces_ == 0) return all_;
     const Index begin = pieces_[i].position;
@@ -118,6 +99,7 @@ class ShiftedRuns {
             pieces_[i].rotation_shift};
   }
 
+ private:
   KvRun<F> all_;
   const RotationShifts::Piece* pieces_ = nullptr;
   Index n_pieces_ = 0;
