@@ -125,13 +125,20 @@ inline constexpr Index kSharedTiles = 16;
 /// Scalars of the state of one tile: maxima, sums and outputs.
 constexpr Index tile_state_size(Index group_size, Index v_dim) { return group_size * (v_dim + 2); }
 
-/// Some tiles of the attention of one row, for the query heads of one KV head.
-template <class S>
-struct AttentionTask {
+/// A row of the pass and a KV head: what attention is made of.
+struct AttentionItem {
   Index segment;
   Index row;  // of the pass
   Index kv_head;
-  Range tiles;                       // of those that the row's query sees
+  Index query;                 // the last position that it sees
+  detail::VisibleTiles tiles;  // that it sees
+};
+
+/// Some tiles of an item, for the query heads of its KV head.
+template <class S>
+struct AttentionTask {
+  AttentionItem item;
+  Range tiles;                       // of the item's
   kernels::AttentionState<S> state;  // of the first tile, or of all of them
   Index state_stride = 0;            // scalars from one tile's state to the next; 0: they share one
 };
@@ -193,11 +200,10 @@ struct AttentionHeads {
     auto part = [&](Index i) noexcept {
       // Every parts-th item: late rows see more, so neighbours go to different threads.
       S* const scratch = buffers.scratch + i * buffers.scratch_stride;
-      for_each_item(pass, i, parts, [&](Index, const Item& item) {
+      for_each_item(pass, i, parts, [&](Index, const AttentionItem& item) {
         const kernels::AttentionState<S> state{group_size(),          v_dim, scratch, scratch + group_size(),
                                                output_of(pass, item), true};
-        pass.kv.attend(pass, *this, {item.segment, item.row, item.kv_head, item.tiles.all(), state},
-                       scratch + 2 * group_size());
+        pass.kv.attend(pass, *this, {item, item.tiles.all(), state}, scratch + 2 * group_size());
         finish(pass, state);
       });
     };
@@ -205,13 +211,6 @@ struct AttentionHeads {
   }
 
  private:
-  /// A row of the pass and a KV head: what attention is made of.
-  struct Item {
-    Index row;
-    Index kv_head;
-    Index segment;
-    detail::VisibleTiles tiles;
-  };
   /// Calls f(number, item) for items first, first + step, first + 2 step … of the pass. Neighbours have the same row.
   template <class F>
   void for_each_item(const Pass<S>& pass, Index first, Index step, F&& f) const noexcept {
@@ -220,11 +219,12 @@ struct AttentionHeads {
       const Index row = i / n_kv_heads;
       while (row >= pass.segments[segment].first_row + pass.segments[segment].n_rows) ++segment;
       const PassSegment& place = pass.segments[segment];
-      f(i, Item{row, i % n_kv_heads, static_cast<Index>(segment),
-                detail::VisibleTiles(span, last_seen(place, row))});
+      const Index query = last_seen(place, row);
+      f(i, AttentionItem{static_cast<Index>(segment), row, i % n_kv_heads, query,
+                         detail::VisibleTiles(span, query)});
     }
   }
-  S* output_of(const Pass<S>& pass, const Item& item) const noexcept {
+  S* output_of(const Pass<S>& pass, const AttentionItem& item) const noexcept {
     return pass.buffers.attention.row(item.row) + item.kv_head * group_size() * v_dim;
   }
 
@@ -241,7 +241,7 @@ struct AttentionHeads {
     Index all = 0, most = 0;
     for (Index part = 0; part < parts; ++part) {
       Index n = 0;
-      for_each_item(pass, part, parts, [&](Index, const Item& item) { n += item.tiles.size(); });
+      for_each_item(pass, part, parts, [&](Index, const AttentionItem& item) { n += item.tiles.size(); });
       all += n;
       most = std::max(most, n);
     }
@@ -265,12 +265,12 @@ struct AttentionHeads {
     };
     bool is_done = false;
     for (Index begin = 0; !is_done; begin += at_once) {
-      const auto tiles_of = [&](const Item& item) {
+      const auto tiles_of = [&](const AttentionItem& item) {
         return Range{std::min(begin, item.tiles.size()), std::min(begin + at_once, item.tiles.size())};
       };
       Index n_tiles = 0;
       is_done = true;
-      for_each_item(pass, 0, 1, [&](Index, const Item& item) {
+      for_each_item(pass, 0, 1, [&](Index, const AttentionItem& item) {
         const Range tiles = tiles_of(item);
         n_tiles += tiles.end - tiles.begin;
         is_done = is_done && tiles.end == item.tiles.size();
@@ -278,21 +278,19 @@ struct AttentionHeads {
       auto compute = [&](Index i) noexcept {
         const Range mine = split_range(n_tiles, parts, i);
         Index before = 0;  // tiles of earlier items
-        for_each_item(pass, 0, 1, [&](Index number, const Item& item) {
+        for_each_item(pass, 0, 1, [&](Index number, const AttentionItem& item) {
           const Range all = tiles_of(item);
           const Range tiles{std::max(all.begin, all.begin + mine.begin - before),
                             std::min(all.end, all.begin + mine.end - before)};
           before += all.end - all.begin;
           if (tiles.begin >= tiles.end) return;
-          pass.kv.attend(pass, *this,
-                         {item.segment, item.row, item.kv_head, tiles,
-                          tile_state(number, tiles.begin - begin), state_size},
+          pass.kv.attend(pass, *this, {item, tiles, tile_state(number, tiles.begin - begin), state_size},
                          buffers.scratch + i * buffers.scratch_stride);
         });
       };
       pass.exec.parallel_for(parts, compute);
       auto merge = [&](Index i) noexcept {
-        for_each_item(pass, i, parts, [&](Index number, const Item& item) {
+        for_each_item(pass, i, parts, [&](Index number, const AttentionItem& item) {
           const Range tiles = tiles_of(item);
           kernels::AttentionState<S> state = state_at(item_states + number * 2 * group_size());
           state.output = output_of(pass, item);
@@ -331,22 +329,21 @@ template <class S, class SegmentType>
 void attend_row(const Pass<S>& pass, const AttentionHeads<S>& heads, const AttentionTask<S>& task,
                 S* scratch) noexcept {
   const PassBuffers<S>& buffers = pass.buffers;
-  const PassSegment& place = pass.segments[static_cast<std::size_t>(task.segment)];
-  const auto& cache = cache_of<SegmentType>(pass.kv.segments, task.segment);
+  const AttentionItem& item = task.item;
+  const auto& cache = cache_of<SegmentType>(pass.kv.segments, item.segment);
   using Cache = std::remove_cvref_t<decltype(cache)>;
   const Index k_dim = heads.k_dim, q_dim = buffers.queries.cols;
-  const S* queries = (heads.n_rotations(pass.stands) > 1 ? buffers.rotated + task.row * q_dim
-                                                         : buffers.queries.row(task.row)) +
-                     task.kv_head * heads.group_size() * k_dim;
-  const Index query = heads.last_seen(place, task.row);
-  const VisibleTiles tiles(heads.span, query);
+  const S* queries = (heads.n_rotations(pass.stands) > 1 ? buffers.rotated + item.row * q_dim
+                                                         : buffers.queries.row(item.row)) +
+                     item.kv_head * heads.group_size() * k_dim;
   kernels::AttentionState<S> shared = task.state;
   for_each_visible_tile(
-      cache.keys(heads.layer, task.kv_head), cache.values(heads.layer, task.kv_head), heads.span, query,
-      tiles.positions(task.tiles),
+      cache.keys(heads.layer, item.kv_head), cache.values(heads.layer, item.kv_head), heads.span, item.query,
+      item.tiles.positions(task.tiles),
       [&](bool is_sink, Index shift) { return heads.rotation_of(pass.stands, is_sink, shift); },
       [&](std::span<const kernels::AttentionPiece> pieces) {
-        const Index skip = (tiles.number_of(pieces.front().position) - task.tiles.begin) * task.state_stride;
+        const Index skip =
+            (item.tiles.number_of(pieces.front().position) - task.tiles.begin) * task.state_stride;
         kernels::AttentionState<S> own = task.state;
         own.maximum += skip;
         own.sum += skip;
