@@ -210,11 +210,17 @@ inline std::vector<double> gguf_scales(GgufTensorBinder& tensors, const std::str
   return scales;
 }
 
-inline LinearWeights gguf_linear(GgufTensorBinder& tensors, const std::string& name, Index d_out, Index d_in,
-                                 bool must_have_bias = false) {
-  LinearWeights w = tensors.linear(name, d_out, d_in, must_have_bias || tensors.contains(name + ".bias"));
+/// A layer and the scale that the file may have beside it.
+inline LinearWeights gguf_scaled_linear(GgufTensorBinder& tensors, const std::string& name, Index d_out,
+                                        Index d_in, bool has_bias) {
+  LinearWeights w = tensors.linear(name, d_out, d_in, has_bias);
   w.scale = gguf_scales(tensors, name, 1).front();
   return w;
+}
+/// The same, with the bias that the file may have too.
+inline LinearWeights gguf_linear(GgufTensorBinder& tensors, const std::string& name, Index d_out, Index d_in,
+                                 bool must_have_bias = false) {
+  return gguf_scaled_linear(tensors, name, d_out, d_in, must_have_bias || tensors.contains(name + ".bias"));
 }
 
 /// The norms of a layer, wherever the config has them.

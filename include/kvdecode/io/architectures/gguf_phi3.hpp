@@ -21,8 +21,8 @@ inline void read_gguf_phi3_config(GgufFields& fields, GgufTensorBinder& tensors,
 inline void bind_gguf_phi3_weights(const ModelConfig& model, GgufTensorBinder& tensors, Weights& weights) {
   bind_gguf_decoder(model, tensors, weights, [&](const std::string& layer, LayerWeights& w) {
     bind_gguf_attention(model, tensors, layer, GgufBiases::kNone, w);
-    LinearWeights gate_up = tensors.linear(layer + "ffn_up", 2 * model.d_ff, model.d_model, false);
-    gate_up.scale = gguf_scales(tensors, layer + "ffn_up", 1).front();
+    const LinearWeights gate_up =
+        gguf_scaled_linear(tensors, layer + "ffn_up", 2 * model.d_ff, model.d_model, false);
     w.w_gate = GgufTensorBinder::outputs_of(gate_up, 0, model.d_ff);
     w.w_up = GgufTensorBinder::outputs_of(gate_up, model.d_ff, model.d_ff);
     w.w_down = gguf_linear(tensors, layer + "ffn_down", model.d_model, model.d_ff);
