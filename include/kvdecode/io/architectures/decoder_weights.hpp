@@ -57,12 +57,18 @@ inline void bind_attention(const HuggingFaceConfig& config, TensorBinder& tensor
   w.k_norm = tensors.norm(attention + "k_norm", whole ? d_kv : model.head_dim, has_bias);
 }
 
+/// Gate, up and down of a block, for a layer or for an expert.
+template <class W>
+void bind_gated(const HuggingFaceConfig& config, TensorBinder& tensors, const std::string& block, Index d_ff,
+                W& w) {
+  const Index d = config.model.d_model;
+  w.w_gate = tensors.linear(block + "gate_proj", d_ff, d, config.feed_forward_bias);
+  w.w_up = tensors.linear(block + "up_proj", d_ff, d, config.feed_forward_bias);
+  w.w_down = tensors.linear(block + "down_proj", d, d_ff, config.feed_forward_bias);
+}
 inline void bind_feed_forward(const HuggingFaceConfig& config, TensorBinder& tensors,
                               const std::string& layer, LayerWeights& w) {
-  const ModelConfig& model = config.model;
-  w.w_gate = tensors.linear(layer + "mlp.gate_proj", model.d_ff, model.d_model, config.feed_forward_bias);
-  w.w_up = tensors.linear(layer + "mlp.up_proj", model.d_ff, model.d_model, config.feed_forward_bias);
-  w.w_down = tensors.linear(layer + "mlp.down_proj", model.d_model, model.d_ff, config.feed_forward_bias);
+  bind_gated(config, tensors, layer + "mlp.", config.model.d_ff, w);
 }
 
 /// What a family calls a mixture of experts whose experts are stored one by one.

@@ -192,13 +192,8 @@ inline void bind_deepseek_weights(const HuggingFaceConfig& config, TensorBinder&
     bind_experts(config, tensors, layer, {"mlp.", "gate_proj", "up_proj", "down_proj"}, w);
     if (has_choice_bias)
       w.choice_bias = tensors.vector(layer + "mlp.gate.e_score_correction_bias", model.n_experts);
-    if (model.d_shared_expert == 0) return;
-    const auto shared = [&](const char* name, Index d_out, Index d_in) {
-      return tensors.linear(layer + "mlp.shared_experts." + name, d_out, d_in, config.feed_forward_bias);
-    };
-    w.shared_expert.w_gate = shared("gate_proj", model.d_shared_expert, model.d_model);
-    w.shared_expert.w_up = shared("up_proj", model.d_shared_expert, model.d_model);
-    w.shared_expert.w_down = shared("down_proj", model.d_model, model.d_shared_expert);
+    if (model.d_shared_expert > 0)
+      bind_gated(config, tensors, layer + "mlp.shared_experts.", model.d_shared_expert, w.shared_expert);
   });
 }
 
