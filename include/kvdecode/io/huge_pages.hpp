@@ -66,23 +66,26 @@ class HugePages {
 /// are. O(bytes), once. The answers have the same bits.
 /// @throws std::bad_alloc
 inline Weights copy_to_huge_pages(Weights weights) {
-  // Where each matrix goes; one that several layers share is copied once.
-  std::map<std::tuple<const std::byte*, Index, Index>, std::size_t> places;
+  // Where each matrix goes, and whether it is there; one that several layers share is copied once.
+  struct Place {
+    std::size_t offset;
+    bool is_copied = false;
+  };
+  std::map<std::tuple<const std::byte*, Index, Index>, Place> places;
   std::size_t total = 0;
   const auto key = [](const MatrixView& m) { return std::tuple(m.data, m.stored_rows(), m.stride); };
   for_each_matrix(weights, [&](const MatrixView& matrix) {
-    if (!places.emplace(key(matrix), total).second) return;
+    if (!places.emplace(key(matrix), Place{total}).second) return;
     const auto bytes = static_cast<std::size_t>(matrix.stored_rows() * detail::stored_row_bytes(matrix));
     total += (bytes + kCacheLine - 1) / kCacheLine * kCacheLine;
   });
   if (total == 0) return weights;
   const detail::HugePages pages(total);
-  std::map<std::size_t, bool> is_copied;
   for_each_matrix(weights, [&](MatrixView& matrix) {
-    const std::size_t place = places.at(key(matrix));
+    Place& place = places.at(key(matrix));
     const Index row_bytes = detail::stored_row_bytes(matrix);
-    std::byte* const to = pages.begin() + place;
-    if (!std::exchange(is_copied[place], true))
+    std::byte* const to = pages.begin() + place.offset;
+    if (!std::exchange(place.is_copied, true))
       for (Index row = 0; row < matrix.stored_rows(); ++row)
         std::memcpy(to + row * row_bytes, matrix.data + row * matrix.stride,
                     static_cast<std::size_t>(row_bytes));
