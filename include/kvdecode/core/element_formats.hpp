@@ -46,7 +46,7 @@ inline Lanes<S> widen_by_element(const std::byte* row, Index first) {
 
 struct F64 {
   static constexpr FormatId kId = FormatId::kF64;
-  static constexpr std::string_view kName = "f64";
+  static constexpr std::string_view kName = to_string(kId);
   static constexpr Index kBlock = 1;
   static constexpr Index row_bytes(Index n) { return 8 * n; }
 
@@ -69,7 +69,7 @@ struct F64 {
 
 struct F32 {
   static constexpr FormatId kId = FormatId::kF32;
-  static constexpr std::string_view kName = "f32";
+  static constexpr std::string_view kName = to_string(kId);
   static constexpr Index kBlock = 1;
   static constexpr Index row_bytes(Index n) { return 4 * n; }
 
@@ -93,7 +93,7 @@ struct F32 {
 
 struct F16 {
   static constexpr FormatId kId = FormatId::kF16;
-  static constexpr std::string_view kName = "f16";
+  static constexpr std::string_view kName = to_string(kId);
   static constexpr Index kBlock = 1;
   static constexpr Index row_bytes(Index n) { return 2 * n; }
 
@@ -119,7 +119,7 @@ struct F16 {
 
 struct BF16 {
   static constexpr FormatId kId = FormatId::kBF16;
-  static constexpr std::string_view kName = "bf16";
+  static constexpr std::string_view kName = to_string(kId);
   static constexpr Index kBlock = 1;
   static constexpr Index row_bytes(Index n) { return 2 * n; }
 
@@ -150,7 +150,7 @@ struct Raw {
   static_assert(std::is_trivially_copyable_v<T>,
                 "Raw<T> stores the bytes of T: T must be trivially copyable.");
   static constexpr FormatId kId = FormatId::kRaw;
-  static constexpr std::string_view kName = "raw";
+  static constexpr std::string_view kName = to_string(kId);
   static constexpr Index kBlock = 1;
   static constexpr Index row_bytes(Index n) { return static_cast<Index>(sizeof(T)) * n; }
 

@@ -21,6 +21,7 @@
 
 #include <kvdecode/core/cache_formats.hpp>
 #include <kvdecode/core/element_formats.hpp>
+#include <kvdecode/core/format_id.hpp>
 
 #include <optional>
 #include <string_view>
@@ -55,19 +56,19 @@ inline constexpr CacheFormat kCacheFormats[] = {
 constexpr std::string_view to_string(CacheFormat format) {
   switch (format) {
     case CacheFormat::kNative: return "native";
-    case CacheFormat::kF16: return "f16";
-    case CacheFormat::kBF16: return "bf16";
-    case CacheFormat::kInt8: return "int8";
+    case CacheFormat::kF16: return to_string(FormatId::kF16);
+    case CacheFormat::kBF16: return to_string(FormatId::kBF16);
+    case CacheFormat::kInt8: return to_string(FormatId::kInt8);
     case CacheFormat::kInt8HadInt4: return "int8/had_int4";
     case CacheFormat::kInt8Turbo3: return "int8/turbo3";
-    case CacheFormat::kInt4: return "int4";
-    case CacheFormat::kInt3: return "int3";
-    case CacheFormat::kAsym4: return "asym4";
-    case CacheFormat::kHadInt4: return "had_int4";
-    case CacheFormat::kHadInt3: return "had_int3";
-    case CacheFormat::kTurbo4: return "turbo4";
-    case CacheFormat::kTurbo3: return "turbo3";
-    case CacheFormat::kTurbo2: return "turbo2";
+    case CacheFormat::kInt4: return to_string(FormatId::kInt4);
+    case CacheFormat::kInt3: return to_string(FormatId::kInt3);
+    case CacheFormat::kAsym4: return to_string(FormatId::kAsym4);
+    case CacheFormat::kHadInt4: return to_string(FormatId::kHadInt4);
+    case CacheFormat::kHadInt3: return to_string(FormatId::kHadInt3);
+    case CacheFormat::kTurbo4: return to_string(FormatId::kTurbo4);
+    case CacheFormat::kTurbo3: return to_string(FormatId::kTurbo3);
+    case CacheFormat::kTurbo2: return to_string(FormatId::kTurbo2);
   }
   return "?";
 }
