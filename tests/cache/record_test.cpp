@@ -18,7 +18,6 @@
 #include <algorithm>
 #include <cstring>
 #include <limits>
-#include <new>
 #include <optional>
 #include <string>
 #include <type_traits>
@@ -27,7 +26,7 @@
 namespace {
 
 using namespace kvdecode;
-using kvdecode_test::FailingAllocation;
+using kvdecode_test::is_refused;
 
 /// Layers that see all, a window, a window and sinks, and a chunk, and one that reads the rows of the first.
 const KvShape kShape{{{2, 32, 16, {}, 0},
@@ -320,22 +319,12 @@ void check_failures(const KvShape& shape, bool is_shifted) {
   if (is_shifted) original.shift(50, -7);
   const CacheRecord record = record_of(original);
   Index n_failed = 0;
-  for (bool has_failed = true; has_failed;) {
+  for (bool threw = true; threw;) {
     Cache cache(shape, 300, options_of<Cache>(1));
     append(cache, 6, 2);
     const CacheRecord before = record_of(cache);
-    bool threw = false;
-    {
-      const FailingAllocation failing(n_failed);
-      try {
-        cache.restore(record);
-      } catch (const std::bad_alloc&) {
-        threw = true;
-      }
-      has_failed = failing.has_failed();
-    }
-    CHECK(threw == has_failed);
-    if (has_failed) {
+    threw = is_refused(n_failed, [&] { cache.restore(record); });
+    if (threw) {
       CHECK(same(record_of(cache), before));
       ++n_failed;
       cache.restore(record);

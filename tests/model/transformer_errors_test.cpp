@@ -40,6 +40,7 @@ using kvdecode_test::copied;
 using kvdecode_test::FailingAllocation;
 using kvdecode_test::flat;
 using kvdecode_test::forward;
+using kvdecode_test::is_refused;
 using kvdecode_test::random_tokens;
 using kvdecode_test::RandomModel;
 
@@ -214,19 +215,9 @@ void check_every_allocation(std::string_view words, Index kv_len) {
     const auto call = [&] {
       return copied(transformer.forward(workspace, {}, std::span<const Segment<C>>(segments)));
     };
-    bool was_refused = false;
-    bool has_failed = false;
-    {
-      FailingAllocation failing(which);
-      try {
-        transformer.forward(workspace, {}, std::span<const Segment<C>>(segments));
-      } catch (const std::bad_alloc&) {
-        was_refused = true;
-      }
-      has_failed = failing.has_failed();
-    }
-    CHECK(was_refused == has_failed);
-    if (!was_refused) break;
+    if (!is_refused(which,
+                    [&] { transformer.forward(workspace, {}, std::span<const Segment<C>>(segments)); }))
+      break;
     ++n_failures;
     CHECK(caches[0].kv_len() == kv_len);
     CHECK(caches[1].kv_len() == 0);

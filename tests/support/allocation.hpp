@@ -4,6 +4,10 @@
 
 #include <kvdecode/core/memory.hpp>
 
+#include <doctest/doctest.h>
+
+#include <new>
+
 namespace kvdecode_test {
 
 /// While it lives, this thread's allocation number `which` (from 0) of the library is refused.
@@ -23,5 +27,22 @@ class FailingAllocation {
   kvdecode::AllocationHook hook_;
   kvdecode::ScopedAllocationHook scope_;
 };
+
+/// Calls f() with allocation number `which` refused. @return whether it came to that, and f threw std::bad_alloc
+template <class Failing = FailingAllocation, class F>
+bool is_refused(kvdecode::Index which, F&& f) {
+  bool threw = false, has_failed = false;
+  {
+    const Failing failing(which);
+    try {
+      f();
+    } catch (const std::bad_alloc&) {
+      threw = true;
+    }
+    has_failed = failing.has_failed();
+  }
+  CHECK(threw == has_failed);
+  return threw;
+}
 
 }  // namespace kvdecode_test
