@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Files that lie about how much there is: each is refused by name, and no number in it is taken for memory before the
 // bytes are there. And a heap that ends anywhere while a session is saved or restored.
+#include <support/allocation.hpp>
 #include <support/peak_heap.hpp>
 
 #include <kvdecode/cache/growing.hpp>
@@ -20,18 +21,19 @@
 #include <cstdint>
 #include <filesystem>
 #include <iterator>
-#include <new>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "gguf_support.hpp"
+#include "session_support.hpp"
 #include "support.hpp"
 #include "variant.hpp"
 
 using io_test::check_error;
 using io_test::error_of;
+using io_test::file_of;
 using io_test::GgufWriter;
 using io_test::HeapBytes;
 using io_test::kGolden;
@@ -40,6 +42,7 @@ using kvdecode::Error;
 using kvdecode::ErrorCode;
 using kvdecode::GgufFile;
 using kvdecode::parse_huggingface_config;
+using kvdecode_test::is_refused;
 using kvdecode_test::peak_heap;
 using nlohmann::json;
 
@@ -347,53 +350,18 @@ auto decoder_of(const SessionModel& model, Index n, float number) {
   return decoder;
 }
 
-template <class D>
-std::string bytes_of(const D& decoder) {
-  const auto record = decoder.record();
-  std::string bytes;
-  const kvdecode::detail::SessionImage image(record, {});
-  for (const auto part : image.parts()) bytes.append(reinterpret_cast<const char*>(part.data()), part.size());
-  return bytes;
-}
-
-/// Calls f(which) with the heap refusing allocation 0, 1, …, until f gets through. How often it did not.
-template <class F>
-long n_failures(const F& f) {
-  for (long which = 0;; ++which)
-    if (!f(which)) return which;
-}
-
 template <class Cache>
 void check_restore_without_memory() {
   const SessionModel model = session_model();
   const io_test::TemporaryFolder folder;
   const auto path = folder.path() / "session";
-  Sampling<> sampling({.temperature = 0.5, .seed = 3});
+  const Sampling<> sampling({.temperature = 0.5, .seed = 3});
   const auto saved = decoder_of<Cache>(model, 70, 1.0f);
   save_session(path, saved, sampling);
-  const std::string expected = bytes_of(saved);
-  const long n = n_failures([&](long which) {
-    auto decoder = decoder_of<Cache>(model, 5, 2.0f);
-    Sampling<> restored;
-    const std::string before = bytes_of(decoder);
-    bool threw = false, has_failed = false;
-    {
-      const kvdecode_test::FailingHeap failing(which);
-      try {
-        restore_session(path, decoder, restored);
-      } catch (const std::bad_alloc&) {
-        threw = true;
-      }
-      has_failed = failing.has_failed();
-    }
-    CHECK(threw == has_failed);
-    const bool is_as_before = bytes_of(decoder) == before && restored.engine() == Sampling<>().engine() &&
-                              restored.options().temperature == 1.0;
-    const bool is_restored = bytes_of(decoder) == expected && restored.engine() == sampling.engine() &&
-                             restored.options().temperature == 0.5;
-    CHECK_MESSAGE((threw ? is_as_before : is_restored), "allocation ", which);
-    return has_failed;
-  });
+  const std::string expected = file_of(saved.record());
+  const Index n = io_test::check_refused_allocations<kvdecode_test::FailingHeap>(
+      path, sampling, [&] { return decoder_of<Cache>(model, 5, 2.0f); },
+      [&](const auto& decoder) { CHECK(file_of(decoder.record()) == expected); });
   CHECK(n > 50);
 }
 
@@ -412,23 +380,13 @@ TEST_CASE("hostile heap: a session that cannot be saved, for any allocation, lea
   const Sampling<> sampling;
   save_session(path, decoder, sampling);
   const std::string whole = io_test::read_text(path);
-  const long n = n_failures([&](long which) {
+  Index n = 0;
+  for (bool threw = true; threw; ++n) {
+    CAPTURE(n);
     folder.write("session", "the old file");
-    bool threw = false, has_failed = false;
-    {
-      const kvdecode_test::FailingHeap failing(which);
-      try {
-        save_session(path, decoder, sampling);
-      } catch (const std::bad_alloc&) {
-        threw = true;
-      }
-      has_failed = failing.has_failed();
-    }
-    CHECK(threw == has_failed);
-    const std::string file = io_test::read_text(path);
-    CHECK_MESSAGE(file == (threw ? "the old file" : whole), "allocation ", which);
+    threw = is_refused<kvdecode_test::FailingHeap>(n, [&] { save_session(path, decoder, sampling); });
+    CHECK(io_test::read_text(path) == (threw ? "the old file" : whole));
     CHECK(std::distance(std::filesystem::directory_iterator(folder.path()), {}) == 1);
-    return has_failed;
-  });
+  }
   CHECK(n > 50);
 }

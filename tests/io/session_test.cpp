@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: MIT
-// Sessions: going on after a restore is never having stopped, and a file that is not what it should be changes nothing.
+// Session files: what is in them, samplers and engines that go along, and a file that is not what it should be changes
+// nothing. (Sequences of all layouts: session_layouts_test.cpp; of all formats: session_formats_test.cpp.)
 #include <support/allocation.hpp>
-#include <support/compare.hpp>
 #include <support/model.hpp>
-#include <support/names.hpp>
 #include <support/random.hpp>
 
-#include <kvdecode/core/block_formats.hpp>
 #include <kvdecode/io/session.hpp>
 #include <kvdecode/kvdecode.hpp>
 
@@ -20,7 +18,6 @@
 #include <locale>
 #include <map>
 #include <memory>
-#include <new>
 #include <random>
 #include <span>
 #include <string>
@@ -28,178 +25,23 @@
 #include <utility>
 #include <vector>
 
+#include "session_support.hpp"
 #include "support.hpp"
 
 namespace {
 
 using namespace kvdecode;
 using io_test::check_error;
+using io_test::check_same;
+using io_test::continued;
+using io_test::file_of;
+using io_test::kOptions;
 using io_test::TemporaryFolder;
-using kvdecode_test::check_same_bits;
+using io_test::transformer_of;
 using kvdecode_test::FailingAllocation;
 using kvdecode_test::random_tokens;
 using kvdecode_test::RandomModel;
 using kvdecode_test::SplitMix64;
-
-constexpr SamplingOptions kOptions{.temperature = 0.9, .top_k = 20, .top_p = 0.95, .seed = 7};
-
-template <class S = float>
-Transformer<S> transformer_of(std::string_view words, std::uint64_t seed = 1) {
-  const RandomModel model(words, {.seed = seed});
-  return Transformer<S>(model.config, model.weights);
-}
-
-/// Tokens and the logits that they were sampled from.
-template <class S>
-struct Continuation {
-  std::vector<TokenId> tokens;
-  std::vector<S> logits;
-};
-template <class D, class Picker>
-Continuation<typename D::scalar> continued(D& decoder, Picker& sampler, Index n) {
-  Continuation<typename D::scalar> result;
-  for (Index i = 0; i < n; ++i) {
-    const auto logits = i == 0 ? decoder.logits() : decoder.step(result.tokens.back());
-    result.logits.insert(result.logits.end(), logits.begin(), logits.end());
-    result.tokens.push_back(sampler(logits));
-  }
-  return result;
-}
-template <class S>
-void check_same(const Continuation<S>& a, const Continuation<S>& b) {
-  CHECK(a.tokens == b.tokens);
-  check_same_bits(a.logits, b.logits);
-}
-
-/// A decoder is stopped in the middle of sampling, another one goes on, with the first one beside it.
-template <class From, class To>
-void check_session(From from, To to, Index n_prompt = 21) {
-  const TemporaryFolder folder;
-  const auto path = folder.path() / "session.safetensors";
-  Sampling<> sampling(kOptions);
-  const auto vocab_size = static_cast<Index>(from.append(random_tokens(n_prompt, 37, 3)).size());
-  CHECK(vocab_size == 37);
-  continued(from, sampling, 5);
-  save_session(path, from, sampling);
-
-  Sampling<> restored({.seed = 99});
-  to.append(random_tokens(4, 37, 9));  // something to be forgotten
-  const Index n_run = to.statistics().n_tokens_run;
-  restore_session(path, to, restored);
-  CHECK(std::vector<TokenId>(to.tokens().begin(), to.tokens().end()) ==
-        std::vector<TokenId>(from.tokens().begin(), from.tokens().end()));
-  to.logits();
-  CHECK(to.statistics().n_tokens_run == n_run);  // they were in the file
-  CHECK(restored.options().top_k == 20);
-  check_same(continued(to, restored, 12), continued(from, sampling, 12));
-
-  // Once more, greedily, without a sampler of the file's.
-  restore_session(path, to);
-  auto again = std::move(to);
-  restore_session(path, from, sampling);
-  Greedy greedy;
-  check_same(continued(again, greedy, 12), continued(from, greedy, 12));
-}
-
-/// From one layout to the next and back, in the formats.
-template <class A, class B, class S = float>
-void check_layouts(std::string_view words, typename A::Options a = {}, typename B::Options b = {}) {
-  CAPTURE(std::string(words));
-  const auto transformer = transformer_of<S>(words);
-  const Cached<A> first{.max_seq_len = 60, .prefill_chunk = 7, .cache = a};
-  const Cached<B> second{.max_seq_len = 75, .prefill_chunk = 5, .cache = b};
-  for (const Index n : {1, 21}) {
-    check_session(Decoder(transformer, first), Decoder(transformer, second), n);
-    check_session(Decoder(transformer, second), Decoder(transformer, first), n);
-    check_session(Decoder(transformer, first), Decoder(transformer, first), n);
-  }
-}
-
-TEST_CASE("session: going on is never having stopped, whatever the layouts") {
-  check_layouts<ContiguousCache<F32>, GrowingCache<F32>>("gqa");
-  check_layouts<GrowingCache<F64, F16>, PagedCache<4, F64, F16>, double>("mqa hd16");
-  check_layouts<PagedCache<4, Int8, HadInt4>, ContiguousCache<Int8, HadInt4>>("gqa experts");
-  check_layouts<ContiguousCache<Turbo3>, PagedCache<1, Turbo3>>("learned tied");
-  using Ring = SlidingWindowCache<BF16>;
-  check_layouts<Ring, Ring>("gqa mixed_sinks", {.slack = 2, .max_append = 3}, {.slack = 5, .max_append = 50});
-  check_layouts<SinkCache<Int8>, SlidingWindowCache<Int8>>("gqa sinks_within", {.slack = 0, .max_append = 2},
-                                                           {.slack = 1, .max_append = 2});
-  check_layouts<SinkCache<F32>, SinkCache<F32>>("chunk", {.slack = 0, .max_append = 1});
-}
-
-TEST_CASE("session: what has all positions goes into a ring") {
-  const auto transformer = transformer_of("gqa mixed_sinks");
-  check_session(Decoder(transformer, Cached<ContiguousCache<>>{}),
-                Decoder(transformer, Cached<SlidingWindowCache<>>{.max_seq_len = 60,
-                                                                  .cache = {.slack = 1, .max_append = 3}}));
-}
-
-TEST_CASE("session: a rotary epoch goes along") {
-  for (const std::string_view words : {"longrope", "dynamic"})
-    for (const Index n : {4, 20}) {
-      const auto transformer = transformer_of(words);
-      check_session(Decoder(transformer, Cached<>{}), Decoder(transformer, Cached<PagedCache<4>>{}), n);
-    }
-  // The keys are of the long epoch, and none has to be computed again for it.
-  const TemporaryFolder folder;
-  const auto transformer = transformer_of("longrope");
-  Decoder from(transformer, Cached<>{});
-  Decoder to(transformer, Cached<PagedCache<4>>{});
-  from.append(random_tokens(20, 37, 3));
-  save_session(folder.path() / "session", from);
-  restore_session(folder.path() / "session", to);
-  CHECK(to.cache().epoch() == 1);
-  to.step(1);
-  CHECK(to.statistics().n_tokens_run == 1);
-}
-
-TEST_CASE("session: each strategy goes on with what the other left") {
-  const auto transformer = transformer_of("gqa sliding");
-  const auto cached = [&] { return Decoder(transformer, Cached<GrowingCache<F16>>{}); };
-  const auto recompute = [&] { return Decoder(transformer, Recompute<GrowingCache<F16>>{}); };
-  check_session(cached(), recompute());
-  check_session(recompute(), cached());
-  check_session(recompute(), recompute());
-}
-
-TEST_CASE_TEMPLATE("session: decoders that are chosen at run time, in every format", S, float, double) {
-  const auto transformer = transformer_of<S>("gqa mixed");
-  for (const CacheFormat format : kCacheFormats) {
-    CAPTURE(std::string(to_string(format)));
-    const auto decoder = [&](DecodeOptions::Strategy strategy) {
-      return make_decoder(transformer, {.strategy = strategy, .cache_format = format});
-    };
-    using enum DecodeOptions::Strategy;
-    check_session(decoder(kCached), decoder(kCached));
-    check_session(decoder(kCached), decoder(kRecompute));
-  }
-}
-
-TEST_CASE("session: shifted tokens keep their keys, and go where shifts are known") {
-  const TemporaryFolder folder;
-  const auto path = folder.path() / "shifted";
-  const auto transformer = transformer_of("gqa");
-  Decoder from(transformer, Cached<ContiguousCache<>>{.max_seq_len = 60});
-  from.append(random_tokens(30, 37, 3));
-  from.shift(12, -5);
-  from.append(random_tokens(3, 37, 4));
-  from.shift(20, -2);
-  Greedy greedy;
-  save_session(path, from);
-  Decoder paged(transformer, Cached<PagedCache<4>>{.max_seq_len = 60});
-  restore_session(path, paged);
-  // The logits were not at hand: the last token runs again, with the keys of the others.
-  const auto expected = continued(from, greedy, 8);
-  check_same(continued(paged, greedy, 8), expected);
-  from.shift(10, -3);
-  paged.shift(10, -3);
-  check_same(continued(paged, greedy, 8), continued(from, greedy, 8));
-
-  Decoder ring(transformer, Cached<SlidingWindowCache<>>{.max_seq_len = 60});
-  check_error(ErrorCode::kUnsupported, {"shifted", "a ring"}, [&] { restore_session(path, ring); });
-  Decoder recompute(transformer, Recompute<>{});
-  check_error(ErrorCode::kUnsupported, {"shifted", "Recompute"}, [&] { restore_session(path, recompute); });
-}
 
 TEST_CASE("session: a sequence of nothing is one too") {
   const TemporaryFolder folder;
@@ -335,16 +177,6 @@ TEST_CASE("session: several samplers and engines, in their order, or none of the
 }
 
 // ---- Files that are not what they should be ----------------------------------------------------------------
-
-/// The bytes of a session file.
-template <class S>
-std::string file_of(const DecoderRecord<S>& record, std::vector<kvdecode::detail::NamedWords> states = {}) {
-  std::string file;
-  const kvdecode::detail::SessionImage image(record, std::move(states));
-  for (const std::span<const std::byte> part : image.parts())
-    file.append(reinterpret_cast<const char*>(part.data()), part.size());
-  return file;
-}
 
 /// A decoder of what little it takes, and a file of it.
 class Small {
@@ -570,55 +402,6 @@ TEST_CASE("session: a sampler's options and its engine are checked as if a progr
   check_error(ErrorCode::kBadFile, {"3 words are too few"}, [&] { small.restore(few, sampling); });
 }
 
-TEST_CASE("session: the file of another model is refused, be it of the same shape") {
-  const TemporaryFolder folder;
-  const auto path = folder.path() / "model.session";
-  Decoder from(transformer_of("gqa"), Cached<>{});
-  from.append(random_tokens(9, 37, 1));
-  save_session(path, from);
-  const auto refuse = [&](auto&& decoder, std::initializer_list<std::string_view> words,
-                          ErrorCode code = ErrorCode::kMismatch) {
-    decoder.append(random_tokens(4, 37, 2));
-    const auto before = file_of(decoder.record());
-    check_error(code, words, [&] { restore_session(path, decoder); });
-    CHECK(file_of(decoder.record()) == before);
-  };
-  refuse(Decoder(transformer_of("gqa", 2), Cached<>{}), {"model.session", "another model"});
-  refuse(Decoder(transformer_of("mqa"), Cached<>{}), {"another model"});
-  refuse(Decoder(transformer_of("gqa scale"), Cached<>{}), {"another model"});
-  refuse(Decoder(transformer_of<double>("gqa"), Cached<>{}), {"scalar \"f32\"", "f64"});
-  refuse(Decoder(transformer_of("gqa"), Cached<GrowingCache<F16>>{}), {"keys in \"f32\"", "stores f16"});
-  refuse(Decoder(transformer_of("gqa"), Recompute<GrowingCache<F16>>{}), {"keys in \"f32\"", "stores f16"});
-  refuse(Decoder(transformer_of("gqa"), Cached<>{.max_seq_len = 8}), {"max_seq_len 8", "9 tokens"},
-         ErrorCode::kCacheFull);
-  const RandomModel model("gqa");
-  refuse(Decoder(Transformer<float, Int8Activations, GgufFormats>(model.config, model.weights), Cached<>{}),
-         {"activations \"exact\"", "int8"});
-  // The same model in another list of formats, and in another copy.
-  Decoder same(Transformer<float, ExactActivations, GgufFormats>(model.config, model.weights), Cached<>{});
-  restore_session(path, same);
-  CHECK(same.kv_len() == 9);
-}
-
-TEST_CASE("session: what a ring has forgotten is not made up elsewhere") {
-  const TemporaryFolder folder;
-  const auto path = folder.path() / "ring.session";
-  const auto transformer = transformer_of("gqa sliding");
-  const Cached<SlidingWindowCache<>> ring{.max_seq_len = 60, .cache = {.slack = 1, .max_append = 2}};
-  Decoder from(transformer, ring);
-  Decoder to(transformer, Cached<>{});
-  from.append(random_tokens(7, 37, 1));
-  save_session(path, from);
-  restore_session(path, to);  // nothing is forgotten yet
-  CHECK(to.kv_len() == 7);
-  from.append(random_tokens(13, 37, 2));
-  save_session(path, from);
-  check_error(ErrorCode::kMismatch,
-              {"ring.session", "layer 0 has no positions [0, 13)", "a ring has forgotten"},
-              [&] { restore_session(path, to); });
-  CHECK(to.kv_len() == 7);
-}
-
 TEST_CASE("session: rows that exist in memory only are not saved") {
   const TemporaryFolder folder;
   Decoder decoder(transformer_of("gqa"), Cached<GrowingCache<Raw<float>>>{});
@@ -641,34 +424,15 @@ TEST_CASE("session: an allocation that fails, in any place, changes nothing") {
   const auto expected = continued(from, greedy, 3);
 
   const auto check = [&](auto make) {
-    Index n_failed = 0;
-    for (bool has_failed = true; has_failed;) {
+    const auto make_other = [&] {
       auto decoder = make();
       decoder.append(random_tokens(6, 37, 2));
-      const auto before = file_of(decoder.record());
-      Sampling<> restored({.seed = 1});
-      const std::mt19937_64 engine = restored.engine();
-      bool threw = false;
-      {
-        const FailingAllocation failing(n_failed);
-        try {
-          restore_session(path, decoder, restored);
-        } catch (const std::bad_alloc&) {
-          threw = true;
-        }
-        has_failed = failing.has_failed();
-      }
-      CHECK(threw == has_failed);
-      if (threw) {
-        CHECK(file_of(decoder.record()) == before);
-        CHECK(restored.engine() == engine);
-        restore_session(path, decoder, restored);
-        ++n_failed;
-      }
-      CHECK(restored.engine() == sampling.engine());
-      check_same(continued(decoder, greedy, 3), expected);
-    }
-    CHECK(n_failed >= 3);
+      return decoder;
+    };
+    const Index n_refused = io_test::check_refused_allocations<FailingAllocation>(
+        path, sampling, make_other,
+        [&](auto& decoder) { check_same(continued(decoder, greedy, 3), expected); });
+    CHECK(n_refused >= 3);
   };
   check([&] { return Decoder(transformer, Cached<GrowingCache<>>{.max_seq_len = 200}); });
   check([&] { return Decoder(transformer, Cached<PagedCache<4>>{.max_seq_len = 200}); });
