@@ -185,13 +185,14 @@ function(kvdecode_add_consumer_test name how components absent)
   set_tests_properties(consumer.${name}.${how} PROPERTIES LABELS consumer)
 endfunction()
 
-set(and_compiled)
-if(TARGET kvdecode::compiled)
-  set(and_compiled ",compiled")
-endif()
 foreach(how IN ITEMS installed subdirectory fetch_content)
   if(how STREQUAL "installed" AND NOT KVDECODE_INSTALL)
     continue()
+  endif()
+  # What is compiled once takes minutes, and but for an installed package it is defined as it is for these tests.
+  set(and_compiled)
+  if(TARGET kvdecode::compiled AND how STREQUAL "installed")
+    set(and_compiled ",compiled")
   endif()
   if(EXISTS "${core_umbrella}")
     # The core must not look for what it does not need.
