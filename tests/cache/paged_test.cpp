@@ -292,6 +292,41 @@ TEST_CASE("paged cache: after reserve_capacity no step allocates") {
   CHECK(hook.n_allocations == 0);
 }
 
+TEST_CASE("paged cache: reserve_capacity makes room for what shifts and forks have left, too") {
+  const std::vector<float> row(8, 1.0f);
+  const RowsView<const float> view{row.data(), 1, 8, 8};
+  const auto n_allocations_to = [&](PagedCache<4>& cache, Index end) {
+    cache.reserve_capacity(end);
+    kvdecode::AllocationHook hook;
+    const kvdecode::ScopedAllocationHook scope(hook);
+    while (cache.kv_len() < end) {
+      cache.reserve(1);
+      cache.append(0, view, view);
+      cache.append(1, view, view);
+      cache.commit();
+    }
+    return hook.n_allocations;
+  };
+  for (Index first = 1; first <= 11; ++first)
+    for (Index delta = -first; delta < 0; ++delta) {
+      CAPTURE(first);
+      CAPTURE(delta);
+      PagedCache<4> cache(kShape, 60);
+      step(cache, 11);
+      cache.shift(first, delta);  // parts of pages, and no room behind the last
+      CHECK(n_allocations_to(cache, 33) == 0);
+    }
+  for (const Index n : {7, 8}) {  // the last page is copied, or full
+    PagePool pool(PagedCache<4>::page_bytes(kShape));
+    PagedCache<4> cache(kShape, 60, {.pool = &pool});
+    step(cache, n);
+    PagedCache<4> fork = cache.fork();
+    CHECK(n_allocations_to(fork, 21) == 0);
+    CHECK(n_allocations_to(cache, 22) == 0);
+    CHECK(pool.pages_in_use() == (n == 7 ? 1 + 2 * 5 : 2 + 4 + 4));
+  }
+}
+
 TEST_CASE("paged cache: two threads fork, append and read caches of one pool") {
   PagePool pool(PagedCache<4>::page_bytes(kShape));
   PagedCache<4> prompt(kShape, 100, {.pool = &pool});

@@ -49,36 +49,27 @@ class PageTable {
   /// @throws Error kCacheFull, std::bad_alloc, unchanged
   template <class Copy>
   void reserve(Index kv_len, Index n, const Copy& copy) {
-    const Index n_kept = count_before(kv_len);
-    Index end = kv_len;  // of the room in what is kept
-    bool is_copied = false;
-    if (n_kept > 0 && n > 0) {
-      const Entry& tail = at(n_kept - 1);
-      if (tail.rotation_shift == 0) end = std::max(end, tail.position + page_size_ - tail.slot);
-      is_copied = end > kv_len && pool_->is_shared(*tail.page);
-    }
-    const Index n_wanted = n_pages(std::max<Index>(0, kv_len + n - end)), n_there = size() - n_kept;
-    const Index n_new = std::max<Index>(0, n_wanted - n_there);
-    grow_room(n_kept + n_wanted);
-    PagePool::Page* chain = pool_->acquire(n_new + (is_copied ? 1 : 0));
+    const Room room = room_for(kv_len, n);
+    grow_room(room.n_kept + room.n_wanted);
+    PagePool::Page* chain = pool_->acquire(room.n_pages);
     // From here on nothing throws.
-    if (is_copied) {
-      Entry& tail = entries_[static_cast<std::size_t>(n_kept - 1)];
+    if (room.is_copied) {
+      Entry& tail = entries_[static_cast<std::size_t>(room.n_kept - 1)];
       PagePool::Page* const page = PagePool::take(chain);
       copy(tail.page->data(), page->data(), tail.slot + kv_len - tail.position);
       pool_->release(*std::exchange(tail.page, page));
     }
-    drop_from(n_kept + n_wanted);
-    for (Index i = 0; i < std::min(n_there, n_wanted); ++i)
-      entries_[static_cast<std::size_t>(n_kept + i)].position = end + i * page_size_;
-    while (size() < n_kept + n_wanted)
-      entries_.push_back({PagePool::take(chain), end + (size() - n_kept) * page_size_, 0, 0});
+    drop_from(room.n_kept + room.n_wanted);
+    for (Index i = room.n_kept; i < size(); ++i)
+      entries_[static_cast<std::size_t>(i)].position = room.end + (i - room.n_kept) * page_size_;
+    while (size() < room.n_kept + room.n_wanted)
+      entries_.push_back({PagePool::take(chain), room.end + (size() - room.n_kept) * page_size_, 0, 0});
   }
-  /// Room for so many entries, and as many free pages as they need. @throws as reserve
-  void reserve_capacity(Index n_positions) {
-    const Index n = n_pages(n_positions);
-    grow_room(n + 1);
-    if (n > size()) pool_->reserve_free(n - size());
+  /// Makes reserve() find what it needs for positions [kv_len, n_positions), allocating nothing. @throws as reserve
+  void reserve_capacity(Index kv_len, Index n_positions) {
+    const Room room = room_for(kv_len, std::max<Index>(0, n_positions - kv_len));
+    grow_room(room.n_kept + room.n_wanted);
+    pool_->reserve_free(room.n_pages);
   }
   /// Gives back the pages that hold no position before new_len.
   void truncate(Index new_len) noexcept { drop_from(count_before(new_len)); }
@@ -86,7 +77,7 @@ class PageTable {
   /// @pre delta < 0 <= first + delta, first <= kv_len  @throws std::bad_alloc, unchanged
   void shift(Index first, Index delta, Index kv_len) {
     Vector<Entry> shifted;
-    shifted.reserve(entries_.size() + 1);  // one at most is in both parts
+    shifted.reserve(std::max(entries_.size() + 1, entries_.capacity()));  // one at most is in both parts
     const Index n = count_before(kv_len), n_before = count_before(first + delta);
     shifted.insert(shifted.end(), entries_.begin(), entries_.begin() + n_before);
     for (Index i = 0; i < size(); ++i) {
@@ -131,7 +122,8 @@ class PageTable {
   /// the rotation shift changes a page has parts. What the pages hold is not set. @throws as reserve
   PageTable restored(const CacheRecord& record) const {
     PageTable table(*pool_, owner_, page_size_);
-    table.grow_room(n_pages(record.kv_len) + static_cast<Index>(record.rotation.size()));
+    table.grow_room(std::max(n_pages(record.kv_len) + static_cast<Index>(record.rotation.size()),
+                             static_cast<Index>(entries_.capacity())));
     PagePool::Page* chain = pool_->acquire(n_pages(record.kv_len));
     // From here on nothing throws.
     auto piece = record.rotation.begin();
@@ -173,6 +165,25 @@ class PageTable {
   }
 
  private:
+  /// What positions [kv_len, kv_len + n) need.
+  struct Room {
+    Index n_kept = 0;        // entries that have positions before kv_len
+    Index end = 0;           // of the positions that those have slots for, if they can be written
+    Index n_wanted = 0;      // entries behind them
+    bool is_copied = false;  // the last of those that are kept, which somebody else refers to
+    Index n_pages = 0;       // to be acquired: those that there are behind n_kept are taken first
+  };
+  Room room_for(Index kv_len, Index n) const noexcept {
+    Room room{count_before(kv_len), kv_len, 0, false, 0};
+    if (room.n_kept > 0 && n > 0) {
+      const Entry& tail = at(room.n_kept - 1);
+      if (tail.rotation_shift == 0) room.end = std::max(room.end, tail.position + page_size_ - tail.slot);
+      room.is_copied = room.end > kv_len && pool_->is_shared(*tail.page);
+    }
+    room.n_wanted = n_pages(std::max<Index>(0, kv_len + n - room.end));
+    room.n_pages = std::max<Index>(0, room.n_wanted - (size() - room.n_kept)) + (room.is_copied ? 1 : 0);
+    return room;
+  }
   Index n_pages(Index n_positions) const noexcept {
     return n_positions / page_size_ + (n_positions % page_size_ > 0 ? 1 : 0);
   }

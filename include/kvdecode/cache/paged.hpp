@@ -134,7 +134,7 @@ class PagedCache {
     if (n > capacity_) [[unlikely]]
       detail::raise(ErrorCode::kBadArgument, "KV cache: cannot make room for ", n, " positions, max_seq_len ",
                     capacity_);
-    table_.reserve_capacity(n);
+    table_.reserve_capacity(kv_len(), n);
   }
   bool can_truncate(Index new_len) const noexcept { return new_len >= 0 && new_len <= kv_len(); }
   void truncate(Index new_len) {
