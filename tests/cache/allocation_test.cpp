@@ -23,6 +23,7 @@
 #include <numeric>
 #include <span>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -30,7 +31,7 @@ namespace {
 
 using namespace kvdecode;
 
-constexpr Index kCapacity = 300, kLength = 30, kOther = 9;
+constexpr Index kCapacity = 300, kLength = 30, kShifted = 18, kRecorded = 80;
 
 const KvShape kMixed{{{2, 16, 8, {}, 0}, {1, 16, 16, {.window = 5, .n_sink = 2}, 1}, {2, 16, 8, {}, 0}}};
 const KvShape kBounded{{{2, 16, 8, {.window = 9}, 0}, {1, 16, 16, {.window = 5, .n_sink = 2}, 1}}};
@@ -58,7 +59,8 @@ void step(Cache& cache, Index n) {
   }
 }
 
-/// Two sequences, the first in the middle of a step, the second a fork of it that has gone on; and one that is put away.
+/// Two sequences, the first shifted from a position on, if it can be, and in the middle of a step, the second a fork of it
+/// that has gone on; and a longer one that is put away.
 template <class Cache>
 struct Subject {
   explicit Subject(const KvShape& shape, typename Cache::Options given) : options(given) {
@@ -66,12 +68,16 @@ struct Subject {
       pool = std::make_unique<PagePool>(Cache::page_bytes(shape));
       options.pool = pool.get();
     }
-    for (const Index n : {kLength, kOther}) {
-      caches.emplace_back(shape, kCapacity, options);
-      step(caches.back(), n);
+    Cache other(shape, kCapacity, options);
+    step(other, kRecorded);
+    record = record_of(other);
+    caches.emplace_back(shape, kCapacity, options);
+    step(caches[0], kLength);
+    if (caches[0].can_shift(kShifted + 2, -2)) {
+      caches[0].shift(kShifted + 2, -2);
+      step(caches[0], 2);
     }
-    record = record_of(caches[1]);
-    caches[1] = caches[0].fork();
+    caches.push_back(caches[0].fork());
     step(caches[1], 2);
     caches[0].reserve(3);
     append(caches[0], 0, kLength, 2);
@@ -108,13 +114,14 @@ struct Operation {
 template <class Cache>
 std::vector<Operation<Cache>> operations() {
   using It = Subject<Cache>;
+  constexpr bool kGrows =
+      !std::is_same_v<Cache, ContiguousCache<typename Cache::KeyFormat, typename Cache::ValueFormat>> &&
+      !std::is_same_v<Cache, SinkCache<typename Cache::KeyFormat, typename Cache::ValueFormat>>;
   std::vector<Operation<Cache>> all{
       {"a new one", [](It& it) { it.caches.emplace_back(it.caches[0].shape(), 100, it.options); }},
-      {"reserve", [](It& it) { it.caches[0].reserve(200); },
-       !std::is_same_v<Cache, ContiguousCache<typename Cache::KeyFormat, typename Cache::ValueFormat>> &&
-           !std::is_same_v<Cache, SinkCache<typename Cache::KeyFormat, typename Cache::ValueFormat>>},
+      {"reserve", [](It& it) { it.caches[0].reserve(200); }, kGrows},
       {"fork", [](It& it) { it.caches.push_back(it.caches[0].fork()); }},
-      {"restore", [](It& it) { it.caches[0].restore(it.record); }, SharesPages<Cache>},
+      {"restore", [](It& it) { it.caches[0].restore(it.record); }, kGrows},
       {"record_of", [](It& it) { it.extra = std::to_string(record_of(it.caches[0]).stores.size()); }},
       {"describe", [](It& it) { it.extra = to_string(describe(it.caches[0])); }},
       {"reorder",
@@ -133,16 +140,15 @@ std::vector<Operation<Cache>> operations() {
       {"abandon", [](It& it) { it.caches[0].abandon(); }, false},
   };
   if constexpr (requires(Cache & cache) { cache.reserve_capacity(kCapacity); })
-    all.push_back(
-        {"reserve_capacity", [](It& it) { it.caches[0].reserve_capacity(kCapacity); },
-         !std::is_same_v<Cache, SinkCache<typename Cache::KeyFormat, typename Cache::ValueFormat>>});
+    all.push_back({"reserve_capacity", [](It& it) { it.caches[0].reserve_capacity(kCapacity); }, kGrows});
   return all;
 }
 
 template <class Cache>
 void check_operation(const KvShape& shape, const typename Cache::Options& options,
                      const Operation<Cache>& operation) {
-  CAPTURE(operation.name);
+  const std::string name = operation.name;
+  CAPTURE(name);
   std::string expected;
   {
     Subject<Cache> subject(shape, options);
@@ -176,6 +182,8 @@ void check_operation(const KvShape& shape, const typename Cache::Options& option
       cache.abandon();
       step(cache, 1);
     }
+    subject.caches.clear();
+    if (subject.pool != nullptr) CHECK(subject.pool->pages_in_use() == 0);
   }
   CHECK((n_failed > 1) == operation.allocates);
 }
@@ -184,11 +192,8 @@ template <class Cache>
 void check_operations(const KvShape& shape, const typename Cache::Options& options = {}) {
   for (const Operation<Cache>& operation : operations<Cache>())
     check_operation<Cache>(shape, options, operation);
-  if constexpr (ShiftableCache<Cache>)
-    if (Cache(shape, 1, options).can_shift(0, 0) ||
-        Subject<Cache>(shape, options).caches[0].can_shift(12, -5))
-      check_operation<Cache>(shape, options,
-                             {"shift", [](Subject<Cache>& it) { it.caches[0].shift(12, -5); }});
+  if (Subject<Cache>(shape, options).caches[0].can_shift(12, -5))
+    check_operation<Cache>(shape, options, {"shift", [](Subject<Cache>& it) { it.caches[0].shift(12, -5); }});
 }
 
 template <class K, class V>
@@ -216,8 +221,8 @@ TEST_CASE("allocations: each that fails, while prefixes are kept and taken over,
       REQUIRE(n_failed < 1000);
       Subject<Cache> subject(kMixed, {});
       PrefixStore<Cache> store(*subject.pool, kMixed);
-      store.insert(std::span(tokens).first(kOther), subject.caches[1]);
-      subject.caches[1].clear();
+      store.insert(std::span(tokens).first(9), subject.caches[1]);
+      subject.caches[1].truncate(3);
       const std::string before = subject.seen();
       const Index bytes = store.bytes();
       bool threw = false;
@@ -241,10 +246,10 @@ TEST_CASE("allocations: each that fails, while prefixes are kept and taken over,
     }
     CHECK(n_failed > 1);
   };
-  check(kLength / 4 * 4, [&](PrefixStore<Cache>& store, std::vector<Cache>& caches) {
+  check(kShifted / 4 * 4, [&](PrefixStore<Cache>& store, std::vector<Cache>& caches) {
     return store.insert(tokens, caches[0]);
   });
-  check(kOther / 4 * 4, [&](PrefixStore<Cache>& store, std::vector<Cache>& caches) {
+  check(8 - 3, [&](PrefixStore<Cache>& store, std::vector<Cache>& caches) {
     return store.adopt(tokens, caches[1]);
   });
 }
