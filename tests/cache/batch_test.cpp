@@ -7,6 +7,7 @@
 #include <kvdecode/cache/growing.hpp>
 #include <kvdecode/cache/paged.hpp>
 #include <kvdecode/cache/sink.hpp>
+#include <kvdecode/cache/sliding_window.hpp>
 #include <kvdecode/core/error.hpp>
 
 #include <doctest/doctest.h>
@@ -57,7 +58,7 @@ std::vector<C> sequences(int n) {
 using Numbers = std::vector<std::vector<float>>;
 
 TEST_CASE_TEMPLATE("batch: reorder makes each sequence what its parent was", C, ContiguousCache<>,
-                   GrowingCache<>, PagedCache<2>, SinkCache<>, CrossAttentionCache<>) {
+                   GrowingCache<>, PagedCache<2>, SlidingWindowCache<>, SinkCache<>, CrossAttentionCache<>) {
   std::vector<C> caches = sequences<C>(4);
   caches[2].reserve(2);  // a step in progress ends
   const std::vector<float> numbers{99.0f};
@@ -75,7 +76,7 @@ TEST_CASE_TEMPLATE("batch: reorder makes each sequence what its parent was", C, 
 }
 
 TEST_CASE_TEMPLATE("batch: repeat and merge", C, ContiguousCache<>, GrowingCache<>, PagedCache<2>,
-                   SinkCache<>, CrossAttentionCache<>) {
+                   SlidingWindowCache<>, SinkCache<>, CrossAttentionCache<>) {
   std::vector<C> caches = sequences<C>(2);
   repeat(caches, 3);
   CHECK(all_held(caches) == Numbers{{0}, {0}, {0}, {1, 1}, {1, 1}, {1, 1}});
@@ -106,7 +107,7 @@ TEST_CASE("batch: parents, counts and shapes that do not fit are refused, nothin
 }
 
 TEST_CASE_TEMPLATE("batch: a fork that cannot be allocated leaves the batch", C, ContiguousCache<>,
-                   GrowingCache<>, PagedCache<2>, SinkCache<>, CrossAttentionCache<>) {
+                   GrowingCache<>, PagedCache<2>, SlidingWindowCache<>, SinkCache<>, CrossAttentionCache<>) {
   bool was_refused = true;
   for (Index which = 0; was_refused; ++which) {
     REQUIRE(which < 100);
