@@ -156,7 +156,26 @@ bool falls_asleep(pid_t thread) {
   return false;
 }
 
-TEST_CASE("thread team: an idle thread falls asleep, and wakes up for the next step") {
+/// How often the kernel has switched from the thread to another one.
+Index n_switches(pid_t thread) {
+  std::ifstream status("/proc/self/task/" + std::to_string(thread) + "/status");
+  Index n = 0;
+  for (std::string line; std::getline(status, line);)
+    if (line.find("ctxt_switches:") != std::string::npos) n += std::stol(line.substr(line.find(':') + 1));
+  return n;
+}
+
+/// Whether it comes to be left alone: one that looks around now and then is switched from each time.
+bool stays_asleep(pid_t thread) {
+  for (int i = 0; i < 100; ++i) {
+    const Index before = n_switches(thread);
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    if (before > 0 && n_switches(thread) == before) return true;
+  }
+  return false;
+}
+
+TEST_CASE("thread team: an idle thread falls asleep, costs nothing, and wakes up for the next step") {
   for (const Index n_threads : {2, 3}) {  // one that spins first, and one of more threads than cores
     CAPTURE(n_threads);
     ThreadTeam team(n_threads);
@@ -172,6 +191,7 @@ TEST_CASE("thread team: an idle thread falls asleep, and wakes up for the next s
       for (std::size_t i = 1; i < static_cast<std::size_t>(n_threads); ++i) {
         CHECK(ran_on[i] != 0);
         CHECK(falls_asleep(ran_on[i]));
+        CHECK(stays_asleep(ran_on[i]));
       }
     }
   }
