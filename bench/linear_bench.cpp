@@ -185,7 +185,7 @@ void loop(benchmark::State& state) {
 void shapes(benchmark::internal::Benchmark* bench) {
   bench->ArgNames({"n_tokens", "d_out", "d_in"})->Unit(benchmark::kMillisecond);
   bench->Args({1, 65536, 1024});
-  for (const Index n : {1, 2, 4, 8, 16, 33, 512}) bench->Args({n, 1536, 768});
+  for (const Index n : {1, 2, 3, 4, 7, 8, 15, 16, 17, 33, 512}) bench->Args({n, 1536, 768});
 }
 void few_shapes(benchmark::internal::Benchmark* bench) {
   bench->ArgNames({"n_tokens", "d_out", "d_in"})->Unit(benchmark::kMillisecond);

@@ -220,7 +220,8 @@ void add(const Shape& shape, FormatId format) {
       [&shape, format](benchmark::State& state) { prefill<Activations>(state, shape, format); });
   prompts->ArgNames({"n_tokens", "threads"})->Unit(benchmark::kMillisecond)->UseRealTime();
   for (const Index n_threads : threads)
-    for (const Index n_tokens : {16, 33, 128, 512}) prompts->Args({n_tokens, n_threads});
+    for (const Index n_tokens : {2, 3, 4, 7, 8, 15, 16, 17, 33, 128, 512})
+      prompts->Args({n_tokens, n_threads});
 }
 
 template <kvdecode::Format... Fs>
