@@ -9,7 +9,7 @@
 //   f16              16         costs nothing that can be seen
 //   bf16             16
 //   int8              8.5       likewise
-//   int8/had_int4     6.5       keys/values: a thousandth of perplexity or so; the choice where memory counts
+//   int8/had_int4     6.5       keys/values: some thousandths of perplexity; the choice where memory counts
 //   int8/turbo3       5.9
 //   had_int4          4.5
 //   asym4             5.0
