@@ -134,8 +134,21 @@ std::string attention_of(const kvdecode::ModelConfig& config) {
   const char* const kind = config.n_kv_heads == config.n_heads ? "multi-head"
                            : config.n_kv_heads == 1            ? "multi-query"
                                                                : "grouped-query";
+  std::string dims = std::to_string(config.head_dim);
+  if (!config.layer_head_dim.empty()) {
+    const auto [least, most] =
+        std::minmax_element(config.layer_head_dim.begin(), config.layer_head_dim.end());
+    dims = std::to_string(*least) + (*least == *most ? "" : " to " + std::to_string(*most));
+  }
   return counted(config.n_heads, "query head") + ", " + counted(config.n_kv_heads, "KV head") + " of " +
-         std::to_string(config.head_dim) + " (" + kind + ")";
+         dims + " (" + kind + ")";
+}
+
+/// Layers that read another's keys and values.
+Index readers_of(const kvdecode::ModelConfig& config) {
+  Index n = 0;
+  for (Index layer = 0; layer < config.n_layers; ++layer) n += config.owns_store(layer) ? 0 : 1;
+  return n;
 }
 
 /// "28 layers see everything, 4 the last 4,096 positions"
@@ -174,6 +187,9 @@ void print_model(const kvdecode::LoadedModel& model) {
   row("layers", program::count(config.n_layers) + " of d_model " + program::count(config.d_model));
   row("attention", attention_of(config));
   row("span", spans_of(config));
+  if (const Index n = readers_of(config); n > 0)
+    row("shared",
+        counted(n, "layer") + (n == 1 ? " reads" : " read") + " the keys and values of an earlier one");
   row("feed-forward", "d_ff " + program::count(config.n_experts > 0 ? config.d_expert : config.d_ff) +
                           (config.gated_feed_forward ? ", gated" : "") +
                           (config.n_experts > 0 ? ", " + program::count(config.n_experts_used) + " of " +
@@ -182,6 +198,9 @@ void print_model(const kvdecode::LoadedModel& model) {
                           (config.d_shared_expert > 0
                                ? ", and one of " + program::count(config.d_shared_expert) + " for every token"
                                : ""));
+  if (config.d_layer_input > 0)
+    row("layer inputs",
+        program::count(config.d_layer_input) + " numbers of a second embedding in every layer");
   row("vocabulary", program::count(config.vocab_size) + (config.tied_head ? ", tied head" : ""));
   row("context", counted(config.max_seq_len, "position"));
   for (const kvdecode::IgnoredTensor& tensor : model.report.ignored_tensors)

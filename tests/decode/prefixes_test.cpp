@@ -89,8 +89,8 @@ void check_hit_and_miss(const Transformer<float>& transformer) {
 }
 
 TEST_CASE("prefixes: hit and miss give the same bits, and a hit runs what is left, the last token always") {
-  for (const char* words :
-       {"gqa", "mqa sliding", "sinks", "chunk", "learned layer_norm", "mixed_sinks", "yarn"}) {
+  for (const char* words : {"gqa", "mqa sliding", "sinks", "chunk", "learned layer_norm", "mixed_sinks",
+                            "yarn", "borrowed own_head_dims mixed layer_inputs"}) {
     CAPTURE(words);
     check_hit_and_miss<PagedCache<4>>(small_transformer(words));
   }

@@ -431,6 +431,10 @@ void all_logits(Report& report) {
                                 {.seed = 33, .format = FormatId::kBF16}, 16);
   logits<S, ContiguousCache<kvdecode::Int8>>(report, "mla interleaved best_groups",
                                              {.seed = 34, .transposed = true}, 16);
+  logits<S, ContiguousCache<F16>>(report,
+                                  "borrowed own_head_dims gelu_tanh both_norms standing sliding head_norms "
+                                  "value_norm scaled_embedding layer_inputs",
+                                  {.seed = 35, .format = FormatId::kBF16}, 16);
   if (std::is_same_v<S, float>)  // past the first tile of attention
     logits<S, ContiguousCache<N>>(report, "layer_norm gelu plain shared learned mixed_sinks",
                                   {.seed = 28, .format = FormatId::kF16}, 260);

@@ -22,8 +22,7 @@ void check_tokens(const std::vector<kvdecode::TokenId>& ids, Index vocab_size) {
 }
 
 /// Computes the angles of a config that was accepted, unless it asks for very many.
-void check_rotary(const kvdecode::ModelConfig& model, const kvdecode::RotaryConfig& config) {
-  const Index dim = model.rotary_dim(config);
+void check_rotary(const kvdecode::ModelConfig& model, const kvdecode::RotaryConfig& config, Index dim) {
   if (dim > 512) return;
   std::vector<double> frequencies(static_cast<std::size_t>(dim / 2));
   for (const Index epoch : {Index{0}, model.rotary_epoch(4 * model.max_seq_len)}) {
@@ -39,9 +38,9 @@ void read_config(std::string_view config_json, std::string_view generation_json)
   model.validate();
   check_tokens(config.bos_token_ids, model.vocab_size);
   check_tokens(config.eos_token_ids, model.vocab_size);
-  check_rotary(model, model.rotary);
-  for (std::size_t i = 0; i < std::min<std::size_t>(model.layer_rotary.size(), 8); ++i)
-    check_rotary(model, model.layer_rotary[i]);
+  check_rotary(model, model.rotary, model.rotary_dim());
+  for (Index i = 0; i < std::min<Index>(model.n_layers, 8); ++i)
+    check_rotary(model, model.rotary_of(i), model.rotary_dim_of(i));
 
   const kvdecode::HuggingFaceArchitecture* const architecture =
       kvdecode::find_huggingface_architecture(config.architecture);

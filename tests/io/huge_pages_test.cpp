@@ -42,6 +42,8 @@ TEST_CASE("for_each_matrix: every matrix of every layer and expert, in order") {
   const auto n_experts = static_cast<std::size_t>(experts.config.n_experts);
   CHECK(matrices_of(experts.weights).size() == 1 + (4 + 1 + 3 * n_experts) * n_layers + 1);
   // Two matrices a head beside w_q, w_o, w_q_a and w_kv_a; a router, eight experts and one for every token.
+  // The third layer has no matrices of keys and values; each has two for its inputs, which two are made of.
+  CHECK(matrices_of(RandomModel("borrowed tied layer_inputs").weights).size() == 1 + 2 + 7 * 3 - 2 + 2 * 3);
   CHECK(matrices_of(RandomModel("mla_q best_groups").weights).size() == 1 + (4 + 2 * 5 + 1 + 3 * 9) * 2 + 1);
 }
 

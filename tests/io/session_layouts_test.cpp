@@ -48,6 +48,8 @@ TEST_CASE("session: going on is never having stopped, whatever the layouts") {
   check_layouts<SinkCache<Int8>, SlidingWindowCache<Int8>>("gqa sinks_within", {.slack = 0, .max_append = 2},
                                                            {.slack = 1, .max_append = 2});
   check_layouts<SinkCache<F32>, SinkCache<F32>>("chunk", {.slack = 0, .max_append = 1});
+  check_layouts<Ring, Ring>("borrowed own_head_dims mixed value_norm layer_inputs",
+                            {.slack = 2, .max_append = 3});
 }
 
 TEST_CASE("session: what has all positions goes into a ring") {

@@ -85,13 +85,16 @@ TEST_CASE_TEMPLATE("laws: hold for every format of blocks", Activations, ExactAc
   });
 }
 
-TEST_CASE_TEMPLATE("laws: hold for latent attention in blocks", Activations, ExactActivations,
-                   Int8Activations) {
-  kvdecode::ModelConfig config = kvdecode_test::config_of("mla_q interleaved best_groups");
-  config.d_ff = 288;
-  const Transformer<float, Activations, GgufFormats> transformer(
-      config, kvdecode_test::random_block_weights<kvdecode::Q4_0>(config, 7));
-  check_laws<GrowingCache<F32>>(transformer, "q4_0");
+TEST_CASE_TEMPLATE("laws: hold for latent attention and for inputs of layers in blocks", Activations,
+                   ExactActivations, Int8Activations) {
+  for (const char* const words : {"mla_q interleaved best_groups", "borrowed own_head_dims layer_inputs"}) {
+    kvdecode::ModelConfig config = kvdecode_test::config_of(words);
+    config.d_ff = 288;
+    if (config.d_layer_input > 0) config.d_layer_input = 33;
+    const Transformer<float, Activations, GgufFormats> transformer(
+        config, kvdecode_test::random_block_weights<kvdecode::Q4_0>(config, 7));
+    check_laws<GrowingCache<F32>>(transformer, words);
+  }
 }
 
 TEST_CASE("laws: hold in double for activations rounded to bytes") {

@@ -83,6 +83,7 @@ inline const WideModel kWideModels[] = {
     {"hd16 no_positions scale", {.window = 64}, {}},
     {"mla_q interleaved", {}, {.window = 100}},
     {"mla interleaved balanced_experts", {.window = 40, .n_sink = 4}, {.window = 200, .n_sink = 17}},
+    {"borrowed hd16 own_head_dims standing value_norm layer_inputs", {.window = 100}, {}},
     // Every length has angles of its own: old tokens have to be run again.
     {"hd16", {}, {.window = 30}, {.kind = Scaling::kDynamic, .factor = 4.0, .original_max_seq_len = 256}},
     {"mqa hd8 interleaved",
@@ -132,11 +133,12 @@ inline std::vector<Index> product_models() {
       "hd16 relu plain shared interleaved longrope half_turned head_norms tied chunk capped experts",
       "mla interleaved best_groups",
       "mla_q mixed_sinks tied",
+      "borrowed mqa layer_norm plain interleaved partial chunk whole_norms layer_inputs some_experts",
       "mla layer_norm gelu plain both_norms interleaved partial own_angles sinks_within scaled_embedding "
       "norm_offset balanced_experts",
   };
-  constexpr Index wide[] = {1, 2,  4, 5,
-                            6, 10, 12};  // full, sliding, both kinds of sinks, chunked, latent, by epochs
+  // Full, sliding, both kinds of sinks, chunked, latent, of layers that read another's keys and values, by epochs.
+  constexpr Index wide[] = {1, 2, 4, 5, 6, 10, 12, 13};
   std::vector<Index> models;
   for (const std::string_view words : small) {
     const auto* const found =

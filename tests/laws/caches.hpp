@@ -139,10 +139,12 @@ class SmallPages {
     Index offset = 0, layer = 0, head = 0, length = 0;
   };
   Runs<KFormat> keys(Index layer, Index kv_head) const noexcept {
-    return {this, places(layer).first, layer, kv_head, ledger_.length(layer)};
+    const Index store = shape_[layer].store;
+    return {this, places(store).first, store, kv_head, ledger_.length(store)};
   }
   Runs<VFormat> values(Index layer, Index kv_head) const noexcept {
-    return {this, places(layer).second, layer, kv_head, ledger_.length(layer)};
+    const Index store = shape_[layer].store;
+    return {this, places(store).second, store, kv_head, ledger_.length(store)};
   }
 
   bool can_truncate(Index new_len) const noexcept { return new_len >= 0 && new_len <= kv_len(); }

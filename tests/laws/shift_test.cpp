@@ -47,6 +47,7 @@ Plain shifted_by_formula(const Plain& cache, const kvdecode::ModelConfig& config
   const Index n = cache.kv_len() + delta;
   result.reserve(n);
   for (Index layer = 0; layer < cache.shape().n_layers(); ++layer) {
+    if (!cache.shape().owns_store(layer)) continue;
     const kvdecode::LayerKvShape& shape = cache.shape()[layer];
     kvdecode::RotaryConfig rotary = config.rotary_of(layer);
     rotary.scaling.magnitude = 1.0;  // it is in the key already

@@ -192,6 +192,28 @@ TEST_CASE("check weights: norms of queries and keys, norms behind branches, rout
        "layer 1 head 2 w_v_b is [9, 9], expected [9, 18]"},
       {"mla", [](Weights& w) { w.layers[1].w_o.matrix.cols = 65; },
        "layer 1 w_o is [32, 65], expected [32, 45]"},
+      {"borrowed own_head_dims", [](Weights& w) { w.layers[0].w_k = {}; }, "layer 0 w_k is missing"},
+      {"borrowed own_head_dims", [](Weights& w) { w.layers[2].w_q = {}; }, "layer 2 w_q is missing"},
+      {"borrowed own_head_dims", [](Weights& w) { w.layers[1].w_q.matrix.rows = 48; },
+       "layer 1 w_q is [48, 32], expected [96, 32]"},
+      {"borrowed own_head_dims", [](Weights& w) { w.layers[1].w_v.matrix.rows = 16; },
+       "layer 1 w_v is [16, 32], expected [32, 32]"},
+      {"borrowed own_head_dims", [](Weights& w) { w.layers[1].w_o.matrix.cols = 48; },
+       "layer 1 w_o is [32, 48], expected [32, 96]"},
+      {"own_head_dims head_norms", [](Weights& w) { w.layers[1].k_norm.weight.size = 8; },
+       "layer 1 k_norm has 8 elements, expected 16"},
+      {"own_head_dims whole_norms", [](Weights& w) { w.layers[1].q_norm.weight.size = 48; },
+       "layer 1 q_norm has 48 elements, expected 96"},
+      {"layer_inputs", [](Weights& w) { w.layer_embedding.cols = 6; },
+       "layer_embedding is [37, 6], expected [37, 12]"},
+      {"layer_inputs", [](Weights& w) { w.w_layer_inputs = {}; }, "w_layer_inputs is missing"},
+      {"layer_inputs", [](Weights& w) { w.layer_input_norm.weight.size = 12; },
+       "layer_input_norm has 12 elements, expected 6"},
+      {"layer_inputs", [](Weights& w) { w.layers[1].w_input_gate.matrix.rows = 5; },
+       "layer 1 w_input_gate is [5, 32], expected [6, 32]"},
+      {"layer_inputs", [](Weights& w) { w.layers[0].w_input_out = {}; }, "layer 0 w_input_out is missing"},
+      {"layer_inputs", [](Weights& w) { w.layers[0].input_post_norm = {}; },
+       "layer 0 input_post_norm is missing"},
       {"some_experts", [](Weights& w) { w.layers[1].experts.clear(); }, "layer 1 has 0 experts, expected 5"}};
   for (const Case& c : cases) {
     CAPTURE(c.text);
@@ -212,6 +234,9 @@ TEST_CASE("check weights: a scale that is not finite is named") {
   weights = RandomModel("gqa").weights;
   weights.layers[0].w_o.scale = -infinite;
   CHECK(refusal(config_of("gqa"), weights) == "weights: layer 0 w_o scale is -inf, expected a finite number");
+  weights = RandomModel("gqa").weights;
+  weights.layers[1].scale = infinite;
+  CHECK(refusal(config_of("gqa"), weights) == "weights: layer 1 scale is inf, expected a finite number");
   weights = RandomModel("gqa").weights;
   weights.head.scale = infinite;
   CHECK(refusal(config_of("gqa"), weights) == "weights: head scale is inf, expected a finite number");

@@ -322,7 +322,7 @@ TEST_CASE("model config: latent attention says what it needs") {
   CHECK(refusal_of([](ModelConfig& c) { c.n_kv_heads = 5; }) ==
         "model config: the heads of a latent are one KV head, got n_kv_heads 5");
   CHECK(refusal_of([](ModelConfig& c) { c.qk_norm = kvdecode::QkNormKind::kWhole; }) ==
-        "model config: latent attention has no norms of queries and keys");
+        "model config: latent attention has no norms of queries, keys and values");
   CHECK(refusal_of([](ModelConfig& c) { c.latent_norm_eps = kNaN; }) ==
         "model config: latent_norm_eps must be in [0, 1], got nan");
   CHECK(refusal_of([](ModelConfig& c) { c.rotary.dim = 8; }) ==
@@ -542,6 +542,108 @@ TEST_CASE("model config: kv_shape is what a cache has to hold, layer by layer") 
   const KvShape shape = config_of("mixed").kv_shape();
   CHECK(shape == KvShape{{{2, 8, 8, {.window = 5}, 0}, {2, 8, 8, {}, 1}}});
   CHECK(config_of("mqa hd12 learned").kv_shape() == KvShape{{{1, 12, 12, {}, 0}, {1, 12, 12, {}, 1}}});
+}
+
+TEST_CASE(
+    "model config: layers may have heads of their own length, and read the keys and values of earlier ones") {
+  const ModelConfig config = config_of("borrowed own_head_dims mixed");
+  CHECK(config.kv_shape() ==
+        KvShape{{{2, 8, 8, {.window = 5}, 0}, {2, 16, 16, {}, 1}, {2, 8, 8, {.window = 5}, 0}}});
+  CHECK(config.max_head_dim() == 16);
+  CHECK(config.rotary_dim_of(0) == 8);
+  CHECK(config.rotary_dim_of(1) == 16);
+  CHECK(config.owns_store(1));
+  CHECK(!config.owns_store(2));
+  CHECK(config_of("gqa").max_head_dim() == 8);
+  const auto refused = [](std::string_view words, const std::function<void(ModelConfig&)>& change) {
+    return refusal([&](ModelConfig& c) {
+      c = config_of(words);
+      change(c);
+    });
+  };
+  const std::string reads = "model config: layer 2 reads the keys and values of layer ";
+  const auto stores = [&](std::vector<Index> kv_stores) {
+    return refused("borrowed", [&](ModelConfig& c) { c.kv_stores = kv_stores; });
+  };
+  CHECK(stores({0, 0, 0}).empty());
+  CHECK(stores({0, 1, 2}).empty());
+  CHECK(stores({0, 1}) == "model config: 2 stores of keys and values for 3 layers");
+  for (const Index store : {Index{-1}, Index{3}, std::numeric_limits<Index>::max()})
+    CHECK(stores({0, 1, store}) ==
+          reads + std::to_string(store) + ", which is no earlier layer that has its own");
+  CHECK(stores({0, 0, 1}) == reads + "1, which is no earlier layer that has its own");
+  CHECK(refused("borrowed mixed", [](ModelConfig& c) {
+          c.kv_stores = {0, 1, 1};
+        }) == reads + "1, but differs from it in its attention span");
+  CHECK(refused("borrowed own_angles", [](ModelConfig& c) {
+          c.kv_stores = {0, 1, 1};
+        }) == reads + "1, but differs from it in its rotary positions");
+  CHECK(refused("borrowed own_head_dims", [](ModelConfig& c) {
+          c.kv_stores = {0, 1, 1};
+        }) == reads + "1, but differs from it in head_dim");
+  CHECK(refused("borrowed mla", [](ModelConfig&) {}) == reads + "0, but latents are not shared");
+
+  CHECK(refusal([](ModelConfig& c) { c.layer_head_dim = {8}; }) ==
+        "model config: 1 head dimensions for 2 layers");
+  CHECK(refusal([](ModelConfig& c) {
+          c.layer_head_dim = {8, 0};
+        }) == "model config: layer_head_dim must be positive, got 0");
+  CHECK(refusal([](ModelConfig& c) {
+          c.layer_head_dim = {8, Index{1} << 30};
+        }) == "model config: n_heads * layer_head_dim 6442450944 is beyond any model (2^30)");
+  CHECK(refusal([](ModelConfig& c) {
+          c.layer_head_dim = {8, 1 << 26};
+          c.d_model = 1 << 28;
+          c.vocab_size = c.max_seq_len = c.d_ff = 1;
+        }) == "model config: n_layers * d_model * n_heads * layer_head_dim is beyond any model (2^56)");
+  CHECK(refusal([](ModelConfig& c) {
+          c.layer_head_dim = {8, 1 << 26};
+          c.d_model = 1;
+          c.max_seq_len = 1 << 30;
+        }) ==
+        "model config: n_layers * max_seq_len * n_kv_heads * layer_head_dim is beyond any model (2^56)");
+  CHECK(refusal([](ModelConfig& c) {
+          c.layer_head_dim = {8, 7};
+        }) == "model config: the rotary dimension must be even and at most head_dim 7, got 7");
+  CHECK(refusal([](ModelConfig& c) {
+          c.layer_head_dim = {8, 6};
+          c.rotary.dim = 8;
+        }) == "model config: the rotary dimension must be even and at most head_dim 6, got 8");
+  CHECK(refused("mla own_head_dims", [](ModelConfig&) {}) ==
+        "model config: latent attention has one head_dim for all layers");
+  CHECK(refused("mla value_norm", [](ModelConfig&) {}) ==
+        "model config: latent attention has no norms of queries, keys and values");
+  for (const Index n_turning : {-1, 5})
+    CHECK(refused("standing", [&](ModelConfig& c) { c.rotary.scaling.n_turning = n_turning; }) ==
+          "model config: of 4 rotary pairs " + std::to_string(n_turning) + " cannot turn");
+}
+
+TEST_CASE("model config: inputs of layers are of sane sizes") {
+  const auto refused = [](const std::function<void(ModelConfig&)>& change) {
+    return refusal([&](ModelConfig& c) {
+      c = config_of("layer_inputs");
+      change(c);
+    });
+  };
+  CHECK(refused([](ModelConfig& c) { c.d_layer_input = -1; }) ==
+        "model config: d_layer_input must be positive, got -1");
+  CHECK(refused([](ModelConfig& c) { c.d_layer_input = 1 << 30; }) ==
+        "model config: n_layers * d_layer_input 2147483648 is beyond any model (2^30)");
+  CHECK(refused([](ModelConfig& c) {
+          c.d_layer_input = 1 << 29;
+          c.vocab_size = 1 << 27;
+          c.d_model = 1;
+        }) == "model config: vocab_size * n_layers * d_layer_input is beyond any model (2^56)");
+  CHECK(refused([](ModelConfig& c) {
+          c.d_layer_input = 1 << 29;
+          c.d_model = 1 << 27;
+          c.vocab_size = c.max_seq_len = c.d_ff = 1;
+          c.n_heads = c.n_kv_heads = 1;
+        }) == "model config: d_model * n_layers * d_layer_input is beyond any model (2^56)");
+  for (const double bad : {0.0, -1.0, kNaN, kInfinity})
+    CHECK(refused([bad](ModelConfig& c) {
+            c.layer_embedding_scale = bad;
+          }).starts_with("model config: layer_embedding_scale must be positive, got "));
 }
 
 TEST_CASE("model config: with_streaming gives every layer the same sinks and window") {

@@ -165,6 +165,56 @@ TEST_CASE(
         }
 }
 
+TEST_CASE(
+    "cost: counted work is the closed form, over layers that read another's keys and values, of heads of "
+    "their own "
+    "length, and over their inputs") {
+  for (const std::vector<Index>& stores :
+       {std::vector<Index>{}, {0, 0, 0, 0}, {0, 1, 2, 1}, {0, 1, 0, 1}, {0, 1, 1, 1}})
+    for (const std::vector<Index>& dims : {std::vector<Index>{}, {8, 20, 8, 20}})
+      for (const Index d_layer_input : {0, 1, 9})
+        for (const std::string_view words : {"gqa", "mqa plain some_experts"}) {
+          ModelConfig config = config_of(words);
+          config.n_layers = 4;
+          config.has_experts.resize(config.has_experts.empty() ? 0 : 4);
+          config.kv_stores = stores;
+          config.layer_head_dim = dims;
+          config.d_layer_input = d_layer_input;
+          if (!dims.empty() && !stores.empty() && (stores[1] == 0 || stores[2] == 1)) continue;
+          const RandomModel model(config);
+          const ModelCost cost = model_cost(config);
+          for (const auto& lengths : {std::pair{1, 1}, {1, 9}, {6, 3}})
+            for (const StrategyKind kind : kKinds) {
+              CAPTURE(words);
+              CAPTURE(stores.size());
+              CAPTURE(dims.size());
+              CAPTURE(d_layer_input);
+              CAPTURE(lengths.first);
+              CAPTURE(lengths.second);
+              CAPTURE(static_cast<int>(kind));
+              check_equal(counted(model, kind, lengths.first, lengths.second),
+                          cost.total(kind, lengths.first, lengths.second).multiply_adds);
+            }
+        }
+}
+
+TEST_CASE("cost: of layers that read another's keys and values, their matrices and bytes by hand") {
+  // d_model 32; heads of 8, 16 and 8, six of queries and two of keys; the last layer reads the first one's.
+  const ModelConfig config = config_of("borrowed own_head_dims layer_inputs");
+  const Cost step = model_cost<F16>(config).step(StrategyKind::kCached, 10);
+  CHECK(step.multiply_adds.scores == 6 * (8 + 16 + 8) * 10);
+  CHECK(step.multiply_adds.values == 6 * (8 + 16 + 8) * 10);
+  CHECK(step.multiply_adds.projections == 2 * 48 * 32 * 2 + 2 * 96 * 32 + 2 * 16 * 32 + 2 * 32 * 32);
+  CHECK(step.multiply_adds.feed_forward == 3 * (3 * 44 * 32 + 2 * 6 * 32) + 18 * 32);
+  CHECK(step.cache_bytes_read == 10 * 2 * 2 * (8 + 16 + 8) * 2);
+  CHECK(step.cache_bytes_written == 2 * 2 * (8 + 16) * 2);
+  // Of weights a step reads them all, and a row of either embedding.
+  const RandomModel model(config, {.format = FormatId::kF16});
+  const double expected = 2.0 * (step.multiply_adds.linear() + 32 + 18);
+  CHECK(model_cost<F16>(config, model.weights).step(StrategyKind::kCached, 10).weight_bytes == expected);
+  CHECK(model_cost<F16, F16, F16>(config).step(StrategyKind::kCached, 10).weight_bytes == expected);
+}
+
 TEST_CASE("cost: of a latent, its projections and its one row a position by hand") {
   const ModelConfig config =
       config_of("mla_q best_groups");  // d_model 32, 5 heads of 7 + 6, ranks 21 and 18, values 9
@@ -304,7 +354,7 @@ TEST_CASE("cost: a total is the sum of its steps, in every figure") {
 }
 
 TEST_CASE("cost: bytes of the cache are those of the rows that counted work has read and written") {
-  for (const std::string_view words : {"gqa", "mha", "mqa", "sinks", "chunk"}) {
+  for (const std::string_view words : {"gqa", "mha", "mqa", "sinks", "chunk", "borrowed sliding"}) {
     CAPTURE(words);
     const RandomModel model(words);
     const ModelConfig& c = model.config;
@@ -365,7 +415,8 @@ TEST_CASE("cost: bytes of weights are those of the matrices, each once a pass, i
 
 TEST_CASE("cost: without weights, as if all matrices were of one format") {
   for (const std::string_view words :
-       {"gqa", "mha tied", "plain learned", "some_experts", "mla", "mla_q tied balanced_experts"}) {
+       {"gqa", "mha tied", "plain learned", "some_experts", "mla", "mla_q tied balanced_experts",
+        "borrowed tied own_head_dims layer_inputs"}) {
     CAPTURE(words);
     const RandomModel model(words, {.format = FormatId::kBF16});
     const ModelCost expected = model_cost<F16>(model.config, model.weights);

@@ -41,6 +41,7 @@ TEST_CASE("fingerprint: every field of a config counts") {
       [](ModelConfig& c) { c.norm_weight_offset = 1.0; },
       [](ModelConfig& c) { c.norm_placement = NormPlacement::kPost; },
       [](ModelConfig& c) { c.qk_norm = QkNormKind::kWhole; },
+      [](ModelConfig& c) { c.value_norm = true; },
       [](ModelConfig& c) { c.activation = Activation::kGelu; },
       [](ModelConfig& c) { c.gated_feed_forward = false; },
       [](ModelConfig& c) { c.residual = ResidualKind::kParallel; },
@@ -63,6 +64,7 @@ TEST_CASE("fingerprint: every field of a config counts") {
         c.rotary.scaling.short_factors = {2.0, 2.0};
       },
       [](ModelConfig& c) { c.rotary.scaling.long_factors = {2.0}; },
+      [](ModelConfig& c) { ++c.rotary.scaling.n_turning; },
       [](ModelConfig& c) { c.embedding_scale = 2.0; },
       [](ModelConfig& c) { c.attention_scale = 2.0; },
       [](ModelConfig& c) { c.attention_soft_cap = 2.0; },
@@ -83,6 +85,8 @@ TEST_CASE("fingerprint: every field of a config counts") {
       [](ModelConfig& c) { ++c.n_expert_groups_used; },
       [](ModelConfig& c) { c.expert_group_score = ExpertGroupScore::kTopTwo; },
       [](ModelConfig& c) { ++c.d_shared_expert; },
+      [](ModelConfig& c) { ++c.d_layer_input; },
+      [](ModelConfig& c) { c.layer_embedding_scale = 2.0; },
       [](ModelConfig& c) {
         c.spans = {{}, {}};
       },
@@ -106,6 +110,15 @@ TEST_CASE("fingerprint: every field of a config counts") {
       },
       [](ModelConfig& c) {
         c.has_experts = {1, 0};
+      },
+      [](ModelConfig& c) {
+        c.layer_head_dim = {8, 8};
+      },
+      [](ModelConfig& c) {
+        c.kv_stores = {0, 0};
+      },
+      [](ModelConfig& c) {
+        c.kv_stores = {0, 1};
       },
       [](ModelConfig& c) { c.sink_rotation = SinkRotation::kWithinWindow; },
   };
@@ -138,6 +151,9 @@ void for_each_tensor(const Weights& weights, Index element_bytes, const F& f) {
   };
   matrix(weights.token_embedding);
   matrix(weights.position_embedding);
+  matrix(weights.layer_embedding);
+  linear(weights.w_layer_inputs);
+  norm(weights.layer_input_norm);
   for (const LayerWeights& w : weights.layers) {
     for (const NormWeights* n : {&w.attention_norm, &w.q_norm, &w.k_norm, &w.attention_post_norm,
                                  &w.feed_forward_norm, &w.feed_forward_post_norm})
@@ -154,6 +170,8 @@ void for_each_tensor(const Weights& weights, Index element_bytes, const F& f) {
     };
     for (const ExpertWeights& e : w.experts) expert(e);
     expert(w.shared_expert);
+    for (const LinearWeights* l : {&w.w_input_gate, &w.w_input_out}) linear(*l);
+    norm(w.input_post_norm);
   }
   norm(weights.final_norm);
   linear(weights.head);
@@ -162,7 +180,7 @@ void for_each_tensor(const Weights& weights, Index element_bytes, const F& f) {
 TEST_CASE("fingerprint: the first and the last byte of every tensor count") {
   for (const std::string_view words :
        {"learned layer_norm both_norms head_norms some_experts", "gqa plain tied",
-        "mqa raw_experts whole_norms", "mla_q balanced_experts"}) {
+        "mqa raw_experts whole_norms", "mla_q balanced_experts", "borrowed head_norms layer_inputs"}) {
     const RandomModel model(words, {.format = FormatId::kBF16, .biases = true});
     std::set<std::uint64_t> seen{fingerprint_of(model.config, model.weights)};
     Index n_tensors = 0;
@@ -186,6 +204,9 @@ TEST_CASE("fingerprint: what is a number of the model counts beside its tensors'
   model.weights.layers[1].w_up.scale = 2.0;
   CHECK(fingerprint_of(model.config, model.weights) != before);
   model.weights.layers[1].w_up.scale = 1.0;
+  model.weights.layers[1].scale = 2.0;
+  CHECK(fingerprint_of(model.config, model.weights) != before);
+  model.weights.layers[1].scale = 1.0;
   model.weights.layers[1].w_up.matrix.transposed = true;
   CHECK(fingerprint_of(model.config, model.weights) != before);
   model.weights.layers[1].w_up.matrix.transposed = false;

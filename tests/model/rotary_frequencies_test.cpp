@@ -27,7 +27,7 @@ TEST_CASE("rotary frequencies: are near the reference for every scaling, dimensi
   for (const std::string_view words :
        {"gqa", "hd16 linear", "hd16 llama3", "hd12 partial", "hd5 partial llama3", "hd16 yarn",
         "hd12 partial yarn", "hd16 dynamic", "hd12 partial dynamic", "hd16 longrope", "hd5 partial longrope",
-        "hd16 divisors"})
+        "hd16 divisors", "hd16 standing", "hd12 partial standing"})
     for (const double theta : {10000.0, 500000.0, 1e6, 2.0})
       for (const Index seq_len : {1, 9, 10, 11, 300, 4000000}) {
         CAPTURE(words);
@@ -73,6 +73,17 @@ TEST_CASE(
   CHECK(frequencies(config_of("hd16"))[0] == 1.0);
   CHECK(frequencies(config_of("linear"))[0] == 0.25);
   CHECK(frequencies(config_of("learned")).empty());
+}
+
+TEST_CASE(
+    "rotary frequencies: of proportional ones the first pairs turn, as slowly as among all, the others "
+    "stand") {
+  const auto plain = frequencies(config_of("gqa"));
+  ModelConfig config = config_of("standing");
+  config.rotary.scaling.n_turning = 2;
+  CHECK(frequencies(config) == std::vector<double>{plain[0] / 2, plain[1] / 2, 0.0, 0.0});
+  config.rotary.scaling.n_turning = 0;
+  CHECK(frequencies(config) == std::vector<double>(4, 0.0));
 }
 
 TEST_CASE("rotary frequencies: llama3 keeps short waves, divides long ones, and blends between") {

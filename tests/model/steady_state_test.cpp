@@ -83,7 +83,7 @@ TEST_CASE_TEMPLATE("steady state: a cached step allocates nothing, for every kin
   for (const std::string_view words :
        {"gqa", "mqa layer_norm gelu plain parallel sinks_within", "learned tied chunk",
         "hd5 relu2 plain interleaved partial mixed", "mla_q interleaved balanced_experts",
-        "mla sinks_within best_groups"}) {
+        "mla sinks_within best_groups", "borrowed own_head_dims sliding value_norm layer_inputs"}) {
     CAPTURE(words);
     const RandomModel model(words);
     const Transformer<S> transformer(model.config, model.weights);

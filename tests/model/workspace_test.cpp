@@ -36,6 +36,7 @@ WorkspaceSizes sizes_of(Index n_rows) {
           .attention_dim = 48,
           .q_lora_rank = 20,
           .by_head_dim = 60,
+          .layer_inputs_dim = 28,
           .d_ff = 44,
           .vocab_size = 37,
           .n_angles = 4,
@@ -60,6 +61,7 @@ TEST_CASE_TEMPLATE("workspace: its areas are aligned and never overlap", S, floa
     }
     areas.push_back({b.gate, n * 44});
     areas.push_back({b.up, n * 44});
+    areas.push_back({b.layer_inputs.data, n * 28});
     areas.push_back({b.query_latents.data, n * 20});
     areas.push_back({b.by_head, n * 60});
     areas.push_back({b.rotated, 2 * n * 48});

@@ -110,15 +110,37 @@ inline Vector qk_normed(const ModelConfig& config, const NormWeights& weights, c
   return result;
 }
 
+/// The keys and values of a layer, as other layers may read them. [seq_len, n_kv_heads * head_dim]
+struct KeysAndValues {
+  Rows k;
+  Rows v;
+};
+
+/// Those that a layer makes of what it reads, keys before they are placed: x: [seq_len, d_model]
+inline KeysAndValues keys_and_values(const ModelConfig& config, const LayerWeights& weights, const Rows& x) {
+  KeysAndValues rows{linear(weights.w_k, x), linear(weights.w_v, x)};
+  for (Vector& row : rows.k) row = qk_normed(config, weights.k_norm, row);
+  if (!config.value_norm) return rows;
+  for (Vector& row : rows.v) {
+    Vector normed;
+    for (Index h = 0; h < config.n_kv_heads; ++h) {
+      const Vector ones(at(config.head_dim), 1.0);
+      const Vector head = rms_norm(head_of(row, h, config.head_dim), ones, Vector{}, config.norm_eps);
+      normed.insert(normed.end(), head.begin(), head.end());
+    }
+    row = normed;
+  }
+  return rows;
+}
+
 /// MultiHead(x) = concat(head_1, ..., head_n) W_o (Vaswani 2017, section 3.2.2); query head h reads key and
 /// value head h / (n_heads / n_kv_heads) (Shazeer 2019, MQA; Ainslie 2023, GQA). x: [seq_len, d_model]
 inline Rows attention_block(const ModelConfig& config, const LayerWeights& weights, const AttentionSpan& span,
-                            const RotaryConfig& rotary, Index epoch, const Rows& x) {
-  Rows q = linear(weights.w_q, x);        // [seq_len, n_heads * head_dim]
-  Rows k = linear(weights.w_k, x);        // [seq_len, n_kv_heads * head_dim]
-  const Rows v = linear(weights.w_v, x);  // [seq_len, n_kv_heads * head_dim]
+                            const RotaryConfig& rotary, Index epoch, const Rows& x,
+                            const KeysAndValues& rows) {
+  const auto& [k, v] = rows;
+  Rows q = linear(weights.w_q, x);  // [seq_len, n_heads * head_dim]
   for (Vector& row : q) row = qk_normed(config, weights.q_norm, row);
-  for (Vector& row : k) row = qk_normed(config, weights.k_norm, row);
   const auto placed = [&](const Vector& head, Index position) {
     return config.position == PositionKind::kRotary ? rotate(head, position, rotary, epoch) : head;
   };
@@ -266,11 +288,42 @@ inline Rows experts_block(const ModelConfig& config, const LayerWeights& weights
   return result;
 }
 
-/// One layer: sequential with norms first (Xiong 2020), or attention and feed-forward side by side (Wang &
-/// Komatsuzaki 2021), with a norm each or one for both. Norms may also, or only, stand behind each branch.
-/// x: [seq_len, d_model]
-inline Rows decoder_layer(const ModelConfig& config, const LayerWeights& weights, std::size_t layer,
-                          Index epoch, const Rows& x) {
+/// What each layer has of every token beside the stream (per-layer embeddings of Gemma 3n and 4), by layer, then token:
+/// (norm(W x) + s e) / sqrt(2) for the token's row e of the second embedding, each layer with its part of both. x: the stream
+/// before the first layer. [n_layers][seq_len, d_layer_input]
+inline std::vector<Rows> layer_inputs(const ModelConfig& config, const Weights& weights,
+                                      std::span<const TokenId> tokens, const Rows& x) {
+  const Index d = config.d_layer_input;
+  std::vector<Rows> inputs(at(config.n_layers));
+  if (d == 0) return inputs;
+  const Rows projected = linear(weights.w_layer_inputs, x);  // [seq_len, n_layers * d_layer_input]
+  for (Index layer = 0; layer < config.n_layers; ++layer)
+    for (std::size_t i = 0; i < tokens.size(); ++i) {
+      Vector input = norm(config, weights.layer_input_norm, head_of(projected[i], layer, d));
+      for (Index c = 0; c < d; ++c) {
+        const double e = element(weights.layer_embedding, tokens[i], layer * d + c);
+        input[at(c)] = (input[at(c)] + config.layer_embedding_scale * e) / std::sqrt(2.0);
+      }
+      inputs[at(layer)].push_back(input);
+    }
+  return inputs;
+}
+
+/// W_out (act(W_gate x) * u), normed. x: [seq_len, d_model], u: [seq_len, d_layer_input]
+inline Rows layer_input_block(const ModelConfig& config, const LayerWeights& weights, const Rows& x,
+                              const Rows& u) {
+  Rows hidden = linear(weights.w_input_gate, x);  // [seq_len, d_layer_input]
+  for (std::size_t i = 0; i < hidden.size(); ++i)
+    for (std::size_t c = 0; c < hidden[i].size(); ++c)
+      hidden[i][c] = activate(config.activation, hidden[i][c]) * u[i][c];
+  return norm(config, weights.input_post_norm, linear(weights.w_input_out, hidden));
+}
+
+/// The two branches of a layer: sequential with norms first (Xiong 2020), or attention and feed-forward side by side (Wang &
+/// Komatsuzaki 2021), with a norm each or one for both. Norms may also, or only, stand behind each branch. Keys and values
+/// are those of layer kv_stores[layer] (Brandon 2024), which `stores` then has. x: [seq_len, d_model]
+inline Rows branches(const ModelConfig& config, const LayerWeights& weights, std::size_t layer, Index epoch,
+                     const Rows& x, std::vector<KeysAndValues>& stores) {
   const bool norms_before = config.norm_placement != kvdecode::NormPlacement::kPost;
   const bool norms_after = config.norm_placement != kvdecode::NormPlacement::kPre;
   const auto before = [&](const NormWeights& w, const Rows& rows) {
@@ -286,8 +339,14 @@ inline Rows decoder_layer(const ModelConfig& config, const LayerWeights& weights
                                                              : feed_forward_block(config, weights, rows));
   };
   const Rows normed = before(weights.attention_norm, x);
-  const auto block = config.kv_lora_rank > 0 ? latent_attention_block : attention_block;
-  const Rows attention = block(config, weights, span, rotary_of(config, layer), epoch, normed);
+  const std::size_t store = config.kv_stores.empty() ? layer : at(config.kv_stores[layer]);
+  ModelConfig own = config;
+  if (!config.layer_head_dim.empty()) own.head_dim = config.layer_head_dim[layer];
+  const bool is_latent = config.kv_lora_rank > 0;
+  if (!is_latent && store == layer) stores[layer] = keys_and_values(own, weights, normed);
+  const Rows attention =
+      is_latent ? latent_attention_block(own, weights, span, rotary_of(config, layer), epoch, normed)
+                : attention_block(own, weights, span, rotary_of(config, layer), epoch, normed, stores[store]);
   const Rows attended = sum(x, after(weights.attention_post_norm, attention));
   switch (config.residual) {
     case ResidualKind::kSequential:
@@ -296,6 +355,17 @@ inline Rows decoder_layer(const ModelConfig& config, const LayerWeights& weights
     case ResidualKind::kParallelSharedNorm: return sum(attended, feed_forward(normed));
   }
   throw std::invalid_argument("reference: unknown residual kind");
+}
+
+/// One layer: its branches, what it makes of its inputs, and its scale. x: [seq_len, d_model]
+inline Rows decoder_layer(const ModelConfig& config, const LayerWeights& weights, std::size_t layer,
+                          Index epoch, const Rows& x, const Rows& inputs,
+                          std::vector<KeysAndValues>& stores) {
+  Rows y = branches(config, weights, layer, epoch, x, stores);
+  if (config.d_layer_input > 0) y = sum(y, layer_input_block(config, weights, y, inputs));
+  for (Vector& row : y)
+    for (double& element : row) element *= weights.scale;
+  return y;
 }
 
 /// The final norm and the head; a tied head is the token embedding (Press & Wolf 2017). With a soft cap c > 0 each
@@ -316,8 +386,10 @@ inline Rows hidden_states(const ModelConfig& config, const Weights& weights,
                           std::span<const TokenId> tokens) {
   const Index epoch = epoch_of(config, static_cast<Index>(tokens.size()));
   Rows x = embed(config, weights, tokens);
+  const std::vector<Rows> inputs = layer_inputs(config, weights, tokens, x);
+  std::vector<KeysAndValues> stores(weights.layers.size());
   for (std::size_t layer = 0; layer < weights.layers.size(); ++layer)
-    x = decoder_layer(config, weights.layers[layer], layer, epoch, x);
+    x = decoder_layer(config, weights.layers[layer], layer, epoch, x, inputs[layer], stores);
   return x;
 }
 

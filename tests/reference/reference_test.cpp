@@ -359,6 +359,15 @@ TEST_CASE("reference rotary: dynamic and longrope angles by the length of the se
   rotary.scaling = {.kind = kvdecode::RotaryScalingKind::kDivisors, .short_factors = {2.0, 4.0}};
   CHECK(epoch_of(rotary, 1000) == 0);
   check_close(inv_freq(rotary, 4), Vector{0.5, 0.025}, bound);
+
+  // Of four pairs two turn, as far apart as among four.
+  rotary = {.theta = 10000.0};
+  rotary.scaling = {.kind = kvdecode::RotaryScalingKind::kProportional, .factor = 2.0, .n_turning = 2};
+  CHECK(epoch_of(rotary, 1000) == 0);
+  check_close(inv_freq(rotary, 8), Vector{0.5, 0.05, 0.0, 0.0}, bound);
+  const Vector x{1, 2, 3, 4, 5, 6, 7, 8}, y = rotate(x, 3, rotary);
+  for (const std::size_t i : {2u, 3u, 6u, 7u}) CHECK(y[i] == x[i]);
+  for (const std::size_t i : {0u, 1u, 4u, 5u}) CHECK(y[i] != x[i]);
   rotary.enabled = false;
   check_close(rotate({1, 2, 3, 4}, 7, rotary), Vector{1, 2, 3, 4}, 0.0);
 }
@@ -510,6 +519,10 @@ TEST_CASE("reference model: every switch changes the logits") {
   differ("", "dynamic");
   differ("", "longrope");
   differ("", "divisors");
+  differ("", "standing");
+  differ("", "value_norm");
+  differ("", "layer_inputs");
+  differ("", "own_head_dims");
   differ("", "own_angles");
   differ("", "half_turned");
   differ("", "both_norms");
@@ -741,6 +754,100 @@ TEST_CASE("reference model: attention over a latent by hand") {
   check_close(y, Rows{{10 * v}, {10 * ((1 - p) * v - p * v)}}, tolerance<double>(16, 20.0));
 }
 
+TEST_CASE("reference model: keys and values that another layer has made, values normed, by hand") {
+  ModelConfig config = config_of("no_positions value_norm");
+  config.d_model = config.n_heads = config.n_kv_heads = 1;
+  config.head_dim = 2;
+  config.norm_eps = 0.5;
+  config.attention_scale = 1.0;
+  RandomModel model(config, {.format = FormatId::kF64});
+  LayerWeights& w = model.weights.layers[0];
+  const std::vector<double> numbers{0.2, 0.1, 3, 4, 10, 20};  // W_q, W_k and W_v alike, W_o
+  const auto bytes = kvdecode_test::offset_bytes(numbers);
+  const auto at_number = [&](kvdecode::MatrixView& view, Index i) {
+    view.data = bytes.data() + 8 * i;
+    view.stride = 8 * view.stored_cols();
+  };
+  at_number(w.w_q.matrix, 0);
+  at_number(w.w_k.matrix, 2);
+  at_number(w.w_v.matrix, 2);
+  at_number(w.w_o.matrix, 4);
+  const double rms = std::sqrt(12.5 + 0.5);
+  const double bound = tolerance<double>(8, 50.0);
+  const KeysAndValues made = keys_and_values(config, w, {{1}, {-1}});
+  check_close(made.k, Rows{{3, 4}, {-3, -4}}, bound);
+  check_close(made.v, Rows{{3 / rms, 4 / rms}, {-3 / rms, -4 / rms}}, bound);
+  // Queries are of what this layer reads, keys and values are the other's, whatever that was.
+  const KeysAndValues others{{{1, 0}, {0, 1}}, {{1, 0}, {0, 2}}};
+  const Rows y = attention_block(config, w, {}, {}, 0, {{5}, {10}}, others);
+  const double p = 1.0 / (1.0 + std::exp(2.0 - 1.0));  // of the second: scores 10 * 0.2 and 10 * 0.1
+  check_close(y, Rows{{10}, {10 * (1 - p) + 20 * 2 * p}}, bound);
+}
+
+TEST_CASE(
+    "reference model: a layer has its part of the inputs, from both embeddings, and lets them through a "
+    "gate") {
+  ModelConfig config = config_of("layer_inputs relu");
+  config.d_model = 1;
+  config.d_layer_input = 2;
+  config.layer_embedding_scale = 3.0;
+  config.norm_eps = 0.5;
+  RandomModel model(config, {.format = FormatId::kF64});
+  const std::vector<double> numbers{3,   4,   5,   12,   // W of both layers, and what multiplies it
+                                    1,   2,              // the norm of either part
+                                    0,   0,   0,   0,    // the second embedding: token 0
+                                    0.1, 0.2, 0.3, 0.4,  // token 1
+                                    1,   -1,             // W_gate
+                                    2,   7,              // W_out
+                                    6};                  // the norm behind it
+  const auto bytes = kvdecode_test::offset_bytes(numbers);
+  const auto at_number = [&](auto& view, Index i) { view.data = bytes.data() + 8 * i; };
+  Weights& weights = model.weights;
+  weights.w_layer_inputs.matrix = {FormatId::kF64, bytes.data(), 4, 1, 8, false};
+  weights.w_layer_inputs.scale = 2.0;
+  at_number(weights.layer_input_norm.weight, 4);
+  weights.layer_embedding = {FormatId::kF64, bytes.data() + 8 * 6, 2, 4, 32, false};
+  const double bound = tolerance<double>(8, 10.0);
+  const std::vector<Rows> inputs = layer_inputs(config, weights, std::vector<TokenId>{1, 0}, {{0.5}, {-1}});
+  REQUIRE(inputs.size() == 2);
+  // 2 W x = 3, 4 and 5, 12 for the first token, -6, -8 and -10, -24 for the second.
+  const auto rms = [](double a, double b) { return std::sqrt((a * a + b * b) / 2 + 0.5); };
+  const double root = std::sqrt(2.0);
+  check_close(inputs[0],
+              Rows{{(3 / rms(3, 4) + 0.3) / root, (2 * 4 / rms(3, 4) + 0.6) / root},
+                   {-6 / rms(6, 8) / root, -2 * 8 / rms(6, 8) / root}},
+              bound);
+  check_close(inputs[1],
+              Rows{{(5 / rms(5, 12) + 0.9) / root, (2 * 12 / rms(5, 12) + 1.2) / root},
+                   {-10 / rms(10, 24) / root, -2 * 24 / rms(10, 24) / root}},
+              bound);
+  LayerWeights& w = weights.layers[0];
+  w.w_input_gate.matrix = {FormatId::kF64, bytes.data() + 8 * 14, 2, 1, 8, false};
+  w.w_input_out.matrix = {FormatId::kF64, bytes.data() + 8 * 16, 1, 2, 16, false};
+  at_number(w.input_post_norm.weight, 18);
+  // x = 3 opens the first, x = -1 the second one.
+  const double first = 2 * 3 * 0.25, second = 7 * 1 * 0.5;
+  check_close(
+      layer_input_block(config, w, {{3}, {-1}}, {{0.25, 8}, {8, 0.5}}),
+      Rows{{6 * first / std::sqrt(first * first + 0.5)}, {6 * second / std::sqrt(second * second + 0.5)}},
+      bound);
+}
+
+TEST_CASE("reference model: the scale of a layer multiplies all that it leaves") {
+  RandomModel model("gqa", {.seed = 41});
+  const std::vector<TokenId> tokens = random_tokens(5, 37, 42);
+  const Rows plain = hidden_states(model.config, model.weights, tokens);
+  model.weights.layers[1].scale = -3.0;
+  Rows scaled = hidden_states(model.config, model.weights, tokens);
+  for (Vector& row : scaled)
+    for (double& x : row) x /= -3.0;
+  check_close(scaled, plain, tolerance<double>(2, magnitude(plain)));
+  model.weights.layers[1].scale = 1.0;
+  model.weights.layers[0].scale = -3.0;
+  const Rows other = hidden_states(model.config, model.weights, tokens);
+  CHECK(!kvdecode_test::describe_distance(other, plain, 1e-3).empty());
+}
+
 TEST_CASE("reference model: soft caps bound scores and logits, and are the identity far below") {
   const std::vector<TokenId> tokens = random_tokens(9, 37, 35);
   RandomModel model("capped", {.seed = 36});
@@ -895,6 +1002,7 @@ std::vector<std::string> settings(const ModelConfig& c) {
       case Kind::kYarn: return "blend";
       case Kind::kDynamic:
       case Kind::kLongrope: return "length";
+      case Kind::kProportional: return "part";
     }
     return "?";
   };
@@ -931,7 +1039,8 @@ TEST_CASE("small configs: every two settings of different switches meet") {
   };
   for (const std::string_view name : kvdecode_test::kSmallConfigs) {
     const ModelConfig config = config_of(name);
-    if (config.kv_lora_rank > 0 || config.n_expert_groups > 1) continue;  // not every setting is for them
+    // Not every setting is for them.
+    if (config.kv_lora_rank > 0 || config.n_expert_groups > 1 || !config.kv_stores.empty()) continue;
     const std::vector<std::string> s = settings(config);
     for (std::size_t a = 0; a < s.size(); ++a) {
       values[a].insert(s[a]);
@@ -968,7 +1077,7 @@ TEST_CASE("small configs: every two settings of different switches meet") {
   std::set<kvdecode::RotaryScalingKind> scalings;
   for (const std::string_view name : kvdecode_test::kSmallConfigs)
     scalings.insert(config_of(name).rotary.scaling.kind);
-  CHECK(scalings.size() == 7);
+  CHECK(scalings.size() == 8);
 }
 
 TEST_CASE("random numbers: each class is what it says") {

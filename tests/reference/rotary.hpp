@@ -41,7 +41,8 @@ inline double scaled_frequency(double f, const RotaryScaling& scaling) {
     case RotaryScalingKind::kDynamic:
     case RotaryScalingKind::kYarn:
     case RotaryScalingKind::kLongrope:
-    case RotaryScalingKind::kDivisors: break;
+    case RotaryScalingKind::kDivisors:
+    case RotaryScalingKind::kProportional: break;
   }
   throw std::invalid_argument("reference: unknown rotary scaling");
 }
@@ -98,6 +99,9 @@ inline Vector inv_freq(const RotaryConfig& rotary, Index head_dim, Index epoch =
       }
       case RotaryScalingKind::kLongrope:
         result.push_back(f / (epoch > 0 ? scaling.long_factors : scaling.short_factors)[at(i)]);
+        break;
+      case RotaryScalingKind::kProportional:
+        result.push_back(i < scaling.n_turning ? f / scaling.factor : 0.0);
         break;
       case RotaryScalingKind::kDivisors: result.push_back(f / scaling.short_factors[at(i)]); break;
       default: result.push_back(scaled_frequency(f, scaling));

@@ -40,9 +40,11 @@ kvdecode::Weights random_block_weights(const kvdecode::ModelConfig& config, std:
   };
   replace(weights.token_embedding);
   replace(weights.head.matrix);
+  replace(weights.layer_embedding);
+  replace(weights.w_layer_inputs.matrix);
   for (kvdecode::LayerWeights& layer : weights.layers) {
-    for (kvdecode::LinearWeights* w :
-         {&layer.w_q, &layer.w_k, &layer.w_v, &layer.w_o, &layer.w_q_a, &layer.w_kv_a})
+    for (kvdecode::LinearWeights* w : {&layer.w_q, &layer.w_k, &layer.w_v, &layer.w_o, &layer.w_q_a,
+                                       &layer.w_kv_a, &layer.w_input_gate, &layer.w_input_out})
       replace(w->matrix);
     for (auto* matrices : {&layer.w_k_b, &layer.w_v_b})
       for (kvdecode::MatrixView& w : *matrices) replace(w);

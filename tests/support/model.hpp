@@ -74,6 +74,12 @@ inline ModelConfig small_config() {
 ///   no_qk_norm head_norms whole_norms            norms of queries and keys: of each head, of all together
 ///   uncapped capped                              soft caps of scores and logits
 ///   plain_embedding scaled_embedding
+///   own_stores borrowed                          borrowed: three layers, of which the last reads the first one's keys and values;
+///                                                before all words on what layers differ in
+///   one_head_dim own_head_dims                   own_head_dims: heads of odd layers are twice as long; after all words on heads
+///   standing                                     rotary: one pair of a head does not turn; after all words on heads
+///   plain_values value_norm
+///   no_inputs layer_inputs                       layer_inputs: of six numbers
 ///   dense experts raw_experts some_experts
 ///       feed-forward; 2 of 5 experts; 3 of 4, their probabilities as they are; 2 of 5 in odd layers only
 ///   best_groups balanced_experts
@@ -205,6 +211,30 @@ inline void set_switch(ModelConfig& config, std::string_view word) {
   }
   if (word == "plain_embedding") return void(config.embedding_scale = 1.0);
   if (word == "scaled_embedding") return void(config.embedding_scale = 5.65);
+  if (word == "own_stores") return config.kv_stores.clear();
+  if (word == "borrowed") {
+    config.n_layers = 3;
+    config.kv_stores = {0, 1, 0};
+    return;
+  }
+  if (word == "one_head_dim") return config.layer_head_dim.clear();
+  if (word == "own_head_dims") {
+    for (Index layer = 0; layer < config.n_layers; ++layer)
+      config.layer_head_dim.push_back(layer % 2 == 0 ? config.head_dim : 2 * config.head_dim);
+    return;
+  }
+  if (word == "standing")
+    return void(config.rotary.scaling = {.kind = RotaryScalingKind::kProportional,
+                                         .factor = 2.0,
+                                         .n_turning = config.rotary_dim() / 2 - 1});
+  if (word == "plain_values") return void(config.value_norm = false);
+  if (word == "value_norm") return void(config.value_norm = true);
+  if (word == "no_inputs") return void(config.d_layer_input = 0);
+  if (word == "layer_inputs") {
+    config.d_layer_input = 6;
+    config.layer_embedding_scale = 1.5;
+    return;
+  }
   if (word == "dense") return experts(0, 0, 0, true);
   if (word == "experts") return experts(5, 2, 20, true);
   if (word == "raw_experts") return experts(4, 3, 60, false);
@@ -323,6 +353,11 @@ inline constexpr std::string_view kSmallConfigs[] = {
     "mla_q parallel longrope chunk capped best_groups",
     "mla shared no_positions sliding experts",
     "gqa tied best_groups",
+    // Layers that read another's keys and values, longer heads in some layers, and inputs of layers.
+    "borrowed own_head_dims gelu_tanh both_norms standing own_angles tied mixed scale head_norms value_norm "
+    "scaled_embedding layer_inputs",
+    "borrowed mqa layer_norm plain interleaved partial chunk whole_norms layer_inputs some_experts",
+    "borrowed mha hd16 own_head_dims interleaved sinks_within norm_offset value_norm",
 };
 
 /// How random weights are stored, and what there is of them.
@@ -416,8 +451,6 @@ class RandomNumbers {
 /// Equal seeds and sizes give equal numbers, but for rounding, in every format and storage.
 inline Weights random_weights(const ModelConfig& config, const RandomWeightsOptions& options = {}) {
   RandomNumbers numbers(options);
-  const Index d_q = config.n_heads * config.head_dim;
-  const Index d_kv = config.n_kv_heads * config.head_dim;
   Weights weights;
   weights.token_embedding = numbers.matrix(config.vocab_size, config.d_model, 1.0, false);
   if (config.position == kvdecode::PositionKind::kLearned)
@@ -431,6 +464,8 @@ inline Weights random_weights(const ModelConfig& config, const RandomWeightsOpti
   };
   for (Index i = 0; i < config.n_layers; ++i) {
     LayerWeights layer;
+    const Index head_dim = config.head_dim_of(i), d_q = config.n_heads * head_dim,
+                d_kv = config.n_kv_heads * head_dim;
     if (pre) layer.attention_norm = numbers.norm(config, config.d_model);
     if (config.kv_lora_rank > 0) {
       const Index rank = config.kv_lora_rank, nope = config.qk_nope_head_dim, v = config.v_head_dim;
@@ -450,14 +485,14 @@ inline Weights random_weights(const ModelConfig& config, const RandomWeightsOpti
       }
     } else {
       layer.w_q = numbers.linear(d_q, config.d_model);
-      layer.w_k = numbers.linear(d_kv, config.d_model);
-      layer.w_v = numbers.linear(d_kv, config.d_model);
+      if (config.owns_store(i)) layer.w_k = numbers.linear(d_kv, config.d_model);
+      if (config.owns_store(i)) layer.w_v = numbers.linear(d_kv, config.d_model);
     }
-    layer.w_o = numbers.linear(config.d_model, config.o_dim());
+    layer.w_o = numbers.linear(config.d_model, config.o_dim(head_dim));
     if (config.qk_norm != kvdecode::QkNormKind::kNone) {
       const bool whole = config.qk_norm == kvdecode::QkNormKind::kWhole;
-      layer.q_norm = numbers.norm(config, whole ? d_q : config.head_dim);
-      layer.k_norm = numbers.norm(config, whole ? d_kv : config.head_dim);
+      layer.q_norm = numbers.norm(config, whole ? d_q : head_dim);
+      if (config.owns_store(i)) layer.k_norm = numbers.norm(config, whole ? d_kv : head_dim);
     }
     if (post) layer.attention_post_norm = numbers.norm(config, config.d_model);
     if (pre && config.residual != kvdecode::ResidualKind::kParallelSharedNorm)
@@ -473,7 +508,20 @@ inline Weights random_weights(const ModelConfig& config, const RandomWeightsOpti
     } else {
       feed_forward(layer, config.d_ff);
     }
+    if (config.d_layer_input > 0) {
+      layer.w_input_gate = numbers.linear(config.d_layer_input, config.d_model);
+      layer.w_input_out = numbers.linear(config.d_model, config.d_layer_input);
+      layer.input_post_norm = numbers.norm(config, config.d_model);
+      layer.scale = i % 2 == 0 ? 0.75 : 1.0;
+    }
     weights.layers.push_back(layer);
+  }
+  if (config.d_layer_input > 0) {
+    const Index n_inputs = config.n_layers * config.d_layer_input;
+    weights.layer_embedding = numbers.matrix(config.vocab_size, n_inputs, 1.0, false);
+    weights.w_layer_inputs = numbers.linear(n_inputs, config.d_model);
+    weights.w_layer_inputs.scale = 0.875;
+    weights.layer_input_norm = numbers.norm(config, config.d_layer_input);
   }
   weights.final_norm = numbers.norm(config, config.d_model);
   if (!config.tied_head) weights.head = numbers.linear(config.vocab_size, config.d_model);

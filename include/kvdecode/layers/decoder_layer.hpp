@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: MIT
 // <kvdecode/layers/decoder_layer.hpp> - one layer of the decoder: attention and feed-forward, each behind a
-// norm, added to the residual stream one after the other or side by side.
+// norm, added to the residual stream one after the other or side by side; and behind them, in some models, what the layer
+// makes of inputs of its own, and a scale.
 #pragma once
 
 #include <kvdecode/layers/attention.hpp>
 #include <kvdecode/layers/experts.hpp>
 #include <kvdecode/layers/feed_forward.hpp>
 #include <kvdecode/layers/latent_attention.hpp>
+#include <kvdecode/layers/layer_inputs.hpp>
 #include <kvdecode/layers/norm.hpp>
 #include <kvdecode/layers/residual.hpp>
 
@@ -23,6 +25,10 @@ struct DecoderLayer {
   FeedForwardLayer<S> feed_forward;
   ExpertsLayer<S> experts;              // in its place, unless empty
   NormLayer<S> feed_forward_post_norm;  // or empty
+  LayerInputBranch<S> inputs;           // or empty
+  NormLayer<S> input_post_norm;         // as `inputs`
+  S scale{};
+  bool is_scaled = false;
 
   /// The residual stream, in place. Appends the rows' keys and values to their caches.
   template <class Products>
@@ -43,6 +49,11 @@ struct DecoderLayer {
     else
       experts.template forward<Products>(pass, second, branch);
     add_branch(pass, feed_forward_post_norm);
+    if (!inputs.empty()) {
+      inputs.template forward<Products>(pass, pass.buffers.hidden, branch);
+      add_branch(pass, input_post_norm);
+    }
+    if (is_scaled) scale_stream(pass);
   }
 
  private:
@@ -60,6 +71,13 @@ struct DecoderLayer {
       S* to = y.row(row);
       if (!norm.empty()) norm.apply(from, from);
       for (Index i = 0; i < x.cols; ++i) to[i] = to[i] + from[i];
+    });
+  }
+  void scale_stream(const Pass<S>& pass) const noexcept {
+    const RowsView<S> stream = pass.buffers.hidden;
+    for_each_row(pass.exec, stream.rows, [&](Index row) {
+      S* const x = stream.row(row);
+      for (Index i = 0; i < stream.cols; ++i) x[i] = mul(x[i], scale);
     });
   }
 };

@@ -8,14 +8,19 @@
 
 namespace kvdecode::inline KVDECODE_ABI {
 
+/// Calls f(c, number) for row `row` of a matrix, number by number, as scalars.
+template <class Formats, class S, class Visit>
+void for_each_in_row(const MatrixView& w, Index row, Visit&& f) noexcept {
+  visit_format(Formats{}, w.format, [&]<class F>() {
+    for (Index c = 0; c < w.cols; ++c)
+      f(c, w.transposed ? F::template decode<S>(w.data + c * w.stride, row)
+                        : F::template decode<S>(w.data + row * w.stride, c));
+  });
+}
 /// Row `row` of a matrix as scalars. @param out  [w.cols]
 template <class Formats, class S>
 void decode_row(const MatrixView& w, Index row, S* out) noexcept {
-  visit_format(Formats{}, w.format, [&]<class F>() {
-    for (Index c = 0; c < w.cols; ++c)
-      out[c] = w.transposed ? F::template decode<S>(w.data + c * w.stride, row)
-                            : F::template decode<S>(w.data + row * w.stride, c);
-  });
+  for_each_in_row<Formats, S>(w, row, [&](Index c, const S& number) { out[c] = number; });
 }
 
 struct EmbeddingLayer {

@@ -76,13 +76,14 @@ struct PassBuffers {
   RowsView<S> hidden;     // [N, d_model] the residual stream
   RowsView<S> normed;     // [N, d_model]
   RowsView<S> branch;     // [N, d_model] what attention or feed-forward adds
-  RowsView<S> queries;    // [N, n_heads * k_dim]
+  RowsView<S> queries;    // [N, n_heads * k_dim], here and below of the layer that has most
   RowsView<S> keys;       // [N, n_kv_heads * k_dim]
   RowsView<S> values;     // [N, n_kv_heads * v_dim]; in `keys` where values are in the keys
   RowsView<S> attention;  // [N, n_heads * v_dim]
-  S* gate = nullptr;      // [N, d_ff] or [N, d_expert], whichever is larger
+  S* gate = nullptr;      // [N, d_ff], [N, d_expert] or [N, d_layer_input], whichever is largest
   S* up = nullptr;        // likewise
   ExpertBuffers<S> experts{};
+  RowsView<S> layer_inputs;   // [N, n_layers * d_layer_input]
   RowsView<S> query_latents;  // [N, q_lora_rank] of latent attention
   S* by_head = nullptr;       // likewise [N, n_heads * dim]: queries before, values after attention
   S* rotated = nullptr;       // [n_rotations, N, n_heads * k_dim] when a layer needs more than one

@@ -103,10 +103,15 @@ void check_expert(const ModelConfig& config, const ExpertWeights& expert, Index 
 template <class Formats>
 void check_weights(const ModelConfig& config, const Weights& weights) {
   const detail::WeightChecker<Formats> model("");
-  const Index q_dim = config.n_heads * config.head_dim, kv_dim = config.n_kv_heads * config.head_dim;
   model.matrix("token_embedding", weights.token_embedding, config.vocab_size, config.d_model);
   if (config.position == PositionKind::kLearned)
     model.matrix("position_embedding", weights.position_embedding, config.max_seq_len, config.d_model);
+  if (config.d_layer_input > 0) {
+    const Index n_inputs = config.n_layers * config.d_layer_input;
+    model.matrix("layer_embedding", weights.layer_embedding, config.vocab_size, n_inputs);
+    model.linear("w_layer_inputs", weights.w_layer_inputs, n_inputs, config.d_model);
+    model.norm("layer_input_norm", weights.layer_input_norm, config.norm, config.d_layer_input);
+  }
   model.norm("final_norm", weights.final_norm, config.norm, config.d_model);
   if (!config.tied_head) model.matrix("head", weights.head.matrix, config.vocab_size, config.d_model);
   model.vector("head bias", weights.head.bias, config.vocab_size, false);
@@ -118,6 +123,9 @@ void check_weights(const ModelConfig& config, const Weights& weights) {
     const LayerWeights& layer = weights.layers[i];
     const std::string where = "layer " + std::to_string(i) + " ";
     const detail::WeightChecker<Formats> at(where);
+    const Index head_dim = config.head_dim_of(static_cast<Index>(i)), q_dim = config.n_heads * head_dim,
+                kv_dim = config.n_kv_heads * head_dim;
+    const bool owns_store = config.owns_store(static_cast<Index>(i));
     const bool pre = config.norm_placement != NormPlacement::kPost,
                post = config.norm_placement != NormPlacement::kPre;
     if (pre) at.norm("attention_norm", layer.attention_norm, config.norm, config.d_model);
@@ -125,19 +133,29 @@ void check_weights(const ModelConfig& config, const Weights& weights) {
       detail::check_latent_attention<Formats>(config, layer, where);
     } else {
       at.linear("w_q", layer.w_q, q_dim, config.d_model);
-      at.linear("w_k", layer.w_k, kv_dim, config.d_model);
-      at.linear("w_v", layer.w_v, kv_dim, config.d_model);
+      if (owns_store) {
+        at.linear("w_k", layer.w_k, kv_dim, config.d_model);
+        at.linear("w_v", layer.w_v, kv_dim, config.d_model);
+      }
     }
-    at.linear("w_o", layer.w_o, config.d_model, config.o_dim());
+    at.linear("w_o", layer.w_o, config.d_model, config.o_dim(head_dim));
     if (config.qk_norm != QkNormKind::kNone) {
       const bool whole = config.qk_norm == QkNormKind::kWhole;
-      at.norm("q_norm", layer.q_norm, config.norm, whole ? q_dim : config.head_dim);
-      at.norm("k_norm", layer.k_norm, config.norm, whole ? kv_dim : config.head_dim);
+      at.norm("q_norm", layer.q_norm, config.norm, whole ? q_dim : head_dim);
+      if (owns_store) at.norm("k_norm", layer.k_norm, config.norm, whole ? kv_dim : head_dim);
     }
     if (post) at.norm("attention_post_norm", layer.attention_post_norm, config.norm, config.d_model);
     if (pre && config.residual != ResidualKind::kParallelSharedNorm)
       at.norm("feed_forward_norm", layer.feed_forward_norm, config.norm, config.d_model);
     if (post) at.norm("feed_forward_post_norm", layer.feed_forward_post_norm, config.norm, config.d_model);
+    if (config.d_layer_input > 0) {
+      at.linear("w_input_gate", layer.w_input_gate, config.d_layer_input, config.d_model);
+      at.linear("w_input_out", layer.w_input_out, config.d_model, config.d_layer_input);
+      at.norm("input_post_norm", layer.input_post_norm, config.norm, config.d_model);
+    }
+    if (!std::isfinite(layer.scale)) [[unlikely]]
+      detail::raise(ErrorCode::kMismatch, "weights: layer ", i, " scale is ", layer.scale,
+                    ", expected a finite number");
     if (!config.layer_has_experts(static_cast<Index>(i))) {
       if (config.gated_feed_forward) at.linear("w_gate", layer.w_gate, config.d_ff, config.d_model);
       at.linear("w_up", layer.w_up, config.d_ff, config.d_model);

@@ -32,6 +32,7 @@ enum class RotaryScalingKind {
   kLongrope,  ///< each frequency divided by its own factor, one list up to original_max_seq_len, one beyond
   kLlama3,    ///< low frequencies divided by `factor`, high ones kept, a blend by wave length between
   kDivisors,  ///< each frequency divided by its own entry of short_factors
+  kProportional,  ///< the first n_turning pairs turn, their frequencies divided by `factor`; the others do not
 };
 
 /// How the rotary frequencies are stretched for contexts longer than those trained on.
@@ -47,6 +48,7 @@ struct RotaryScaling {
   double magnitude = 1.0;          // cosines and sines are multiplied by it (attention factor)
   std::vector<double> short_factors{};  // kLongrope, kDivisors: [rotary_dim / 2]
   std::vector<double> long_factors{};   // kLongrope: [rotary_dim / 2], beyond original_max_seq_len
+  Index n_turning = 0;                  // kProportional: pairs
 
   friend bool operator==(const RotaryScaling&, const RotaryScaling&) = default;
 };
@@ -54,7 +56,7 @@ struct RotaryScaling {
 /// Rotary position embedding: pair i turns by position * theta^(-2 i / rotary_dim) radians.
 struct RotaryConfig {
   bool enabled = true;  // false: nothing turns
-  Index dim = 0;        // elements of a head that turn, even; 0: all of head_dim, or qk_rope_head_dim
+  Index dim = 0;  // elements of a head that turn, even; 0: all of the layer's head_dim, or qk_rope_head_dim
   double theta = 10000.0;
   RotaryPairs pairs = RotaryPairs::kHalves;
   RotaryScaling scaling{};
@@ -79,13 +81,14 @@ struct ModelConfig {
   double norm_weight_offset = 0.0;  // added to the weights of every norm: 1 where they are stored as w - 1
   NormPlacement norm_placement = NormPlacement::kPre;
   QkNormKind qk_norm = QkNormKind::kNone;
+  bool value_norm = false;  // each head's values are divided by their root mean square, without weights
   Activation activation = Activation::kSilu;
   bool gated_feed_forward = true;  // down(act(gate(x)) * up(x)); else down(act(up(x)))
   ResidualKind residual = ResidualKind::kSequential;
   PositionKind position = PositionKind::kRotary;
   RotaryConfig rotary{};
   double embedding_scale = 1.0;     // the token's vector is multiplied by it
-  double attention_scale = 0.0;     // of the scores; 0: 1 / sqrt(head_dim)
+  double attention_scale = 0.0;     // of the scores; 0: 1 / sqrt(head_dim) of the layer
   double attention_soft_cap = 0.0;  // scores become cap * tanh(score / cap); 0: none
   double logit_soft_cap = 0.0;      // likewise the logits
   bool tied_head = false;           // the token embedding is the head
@@ -111,30 +114,62 @@ struct ModelConfig {
   ExpertGroupScore expert_group_score = ExpertGroupScore::kMaximum;
   Index d_shared_expert = 0;  // d_ff of one more expert, for every token (Dai 2024); 0: none
 
+  // Inputs of the layers (per-layer embeddings of Gemma 3n and 4): each layer has d_layer_input numbers of every token, made
+  // of a row of a second embedding and a product of the first one, and adds to the stream at its end what a gate lets
+  // through of them.
+  Index d_layer_input = 0;             // 0: none
+  double layer_embedding_scale = 1.0;  // the token's row of the second embedding is multiplied by it
+
   // One entry a layer, or none at all: then all layers are alike.
   std::vector<AttentionSpan> spans{};        // none: every layer sees everything
   std::vector<RotaryConfig> layer_rotary{};  // none: `rotary` in every layer
   std::vector<unsigned char> has_experts{};  // none: every layer, if there are experts
+  std::vector<Index> layer_head_dim{};       // none: head_dim in every layer
+  // The layer whose keys and values each layer reads (Brandon 2024): itself, or an earlier one that has its own and is like
+  // it in head_dim, span and rotary positions. None: itself in every layer.
+  std::vector<Index> kv_stores{};
   SinkRotation sink_rotation = SinkRotation::kAbsolute;
 
   Index group_size() const noexcept { return n_heads / n_kv_heads; }
   bool is_latent() const noexcept { return kv_lora_rank > 0; }
   /// Elements of a head's query and key that may turn.
   Index qk_rope_head_dim() const noexcept { return head_dim - qk_nope_head_dim; }
-  /// Elements of a row of keys, and of one of values.
-  Index k_dim() const noexcept { return is_latent() ? kv_lora_rank + qk_rope_head_dim() : head_dim; }
-  Index v_dim() const noexcept { return is_latent() ? kv_lora_rank : head_dim; }
+  /// head_dim of a layer, and of the layer that has most.
+  Index head_dim_of(Index layer) const noexcept {
+    return layer_head_dim.empty() ? head_dim : layer_head_dim[static_cast<std::size_t>(layer)];
+  }
+  Index max_head_dim() const noexcept {
+    return layer_head_dim.empty() ? head_dim
+                                  : *std::max_element(layer_head_dim.begin(), layer_head_dim.end());
+  }
+  /// The layer whose keys and values a layer reads.
+  Index store_of(Index layer) const noexcept {
+    return kv_stores.empty() ? layer : kv_stores[static_cast<std::size_t>(layer)];
+  }
+  bool owns_store(Index layer) const noexcept { return store_of(layer) == layer; }
+  /// Elements of a row of keys, and of one of values, in a head of `dim` elements.
+  Index k_dim(Index dim) const noexcept { return is_latent() ? kv_lora_rank + qk_rope_head_dim() : dim; }
+  Index v_dim(Index dim) const noexcept { return is_latent() ? kv_lora_rank : dim; }
   /// Elements that the attention's output matrix reads.
-  Index o_dim() const noexcept { return n_heads * (is_latent() ? v_head_dim : head_dim); }
+  Index o_dim(Index dim) const noexcept { return n_heads * (is_latent() ? v_head_dim : dim); }
+  Index k_dim() const noexcept { return k_dim(head_dim); }
+  Index o_dim() const noexcept { return o_dim(head_dim); }
   const RotaryConfig& rotary_of(Index layer) const noexcept {
     return layer_rotary.empty() ? rotary : layer_rotary[static_cast<std::size_t>(layer)];
   }
-  /// Elements of a head that turn.
-  Index rotary_dim(const RotaryConfig& config) const noexcept {
+  /// Elements of a head that turn, of `dim` that may.
+  Index rotary_dim(const RotaryConfig& config, Index dim) const noexcept {
     if (position != PositionKind::kRotary || !config.enabled) return 0;
-    return config.dim == 0 ? qk_rope_head_dim() : config.dim;
+    return config.dim == 0 ? dim : config.dim;
+  }
+  Index rotary_dim(const RotaryConfig& config) const noexcept {
+    return rotary_dim(config, qk_rope_head_dim());
   }
   Index rotary_dim() const noexcept { return rotary_dim(rotary); }
+  /// The same of a layer.
+  Index rotary_dim_of(Index layer) const noexcept {
+    return rotary_dim(rotary_of(layer), head_dim_of(layer) - qk_nope_head_dim);
+  }
   bool layer_has_experts(Index layer) const noexcept {
     return n_experts > 0 && (has_experts.empty() || has_experts[static_cast<std::size_t>(layer)] != 0);
   }
@@ -164,7 +199,10 @@ struct ModelConfig {
     if (config.scaling.kind == RotaryScalingKind::kDynamic) return beyond;
     return config.scaling.kind == RotaryScalingKind::kLongrope && beyond > 0 ? 1 : 0;
   }
-  void validate_rotary(const RotaryConfig& config) const;
+  void validate_rotary(const RotaryConfig& config, Index most) const;
+  void validate_head_dims() const;
+  void validate_stores() const;
+  void validate_layer_inputs() const;
   void validate_latent() const;
   void validate_experts() const;
 };
@@ -259,10 +297,16 @@ inline void ModelConfig::validate() const {
   one_a_layer(spans.size(), "attention spans");
   one_a_layer(layer_rotary.size(), "rotary configs");
   one_a_layer(has_experts.size(), "entries of has_experts");
-  validate_rotary(rotary);
+  one_a_layer(layer_head_dim.size(), "head dimensions");
+  one_a_layer(kv_stores.size(), "stores of keys and values");
+  validate_head_dims();
+  validate_layer_inputs();
+  validate_rotary(rotary, qk_rope_head_dim());
+  if (!layer_rotary.empty() || !layer_head_dim.empty())
+    for (Index layer = 0; layer < n_layers; ++layer)
+      validate_rotary(rotary_of(layer), head_dim_of(layer) - qk_nope_head_dim);
   const RotaryConfig* by_length = nullptr;
   for (const RotaryConfig& config : layer_rotary) {
-    validate_rotary(config);
     if (config.scaling.kind != RotaryScalingKind::kDynamic &&
         config.scaling.kind != RotaryScalingKind::kLongrope)
       continue;
@@ -284,6 +328,53 @@ inline void ModelConfig::validate() const {
       raise(ErrorCode::kBadArgument, "model config: a chunked span (", span.chunk,
             ") excludes window and sinks");
   }
+  validate_stores();
+}
+
+inline void ModelConfig::validate_head_dims() const {
+  for (const Index dim : layer_head_dim) {
+    detail::require_sane(dim, "layer_head_dim");
+    detail::require_sane(n_heads * dim, "n_heads * layer_head_dim");
+    detail::require_sane_product({n_layers, d_model, n_heads, dim},
+                                 "n_layers * d_model * n_heads * layer_head_dim");
+    detail::require_sane_product({n_layers, max_seq_len, n_kv_heads, dim},
+                                 "n_layers * max_seq_len * n_kv_heads * layer_head_dim");
+  }
+  if (is_latent() && !layer_head_dim.empty()) [[unlikely]]
+    detail::raise(ErrorCode::kBadArgument, "model config: latent attention has one head_dim for all layers");
+}
+
+inline void ModelConfig::validate_stores() const {
+  using detail::raise;
+  for (Index layer = 0; layer < static_cast<Index>(kv_stores.size()); ++layer) {
+    const Index store = store_of(layer);
+    if (store == layer) continue;
+    if (store < 0 || store > layer || !owns_store(store)) [[unlikely]]
+      raise(ErrorCode::kBadArgument, "model config: layer ", layer, " reads the keys and values of layer ",
+            store, ", which is no earlier layer that has its own");
+    const char* const difference = head_dim_of(layer) != head_dim_of(store)  ? "head_dim"
+                                   : !(span(layer) == span(store))           ? "its attention span"
+                                   : !(rotary_of(layer) == rotary_of(store)) ? "its rotary positions"
+                                                                             : nullptr;
+    if (difference != nullptr) [[unlikely]]
+      raise(ErrorCode::kBadArgument, "model config: layer ", layer, " reads the keys and values of layer ",
+            store, ", but differs from it in ", difference);
+    if (is_latent()) [[unlikely]]
+      raise(ErrorCode::kBadArgument, "model config: layer ", layer, " reads the keys and values of layer ",
+            store, ", but latents are not shared");
+  }
+}
+
+inline void ModelConfig::validate_layer_inputs() const {
+  if (d_layer_input == 0) return;
+  detail::require_sane(d_layer_input, "d_layer_input");
+  detail::require_sane(n_layers * d_layer_input, "n_layers * d_layer_input");
+  detail::require_sane_product({vocab_size, n_layers, d_layer_input},
+                               "vocab_size * n_layers * d_layer_input");
+  detail::require_sane_product({d_model, n_layers, d_layer_input}, "d_model * n_layers * d_layer_input");
+  if (!(layer_embedding_scale > 0.0) || layer_embedding_scale > 1e30) [[unlikely]]
+    detail::raise(ErrorCode::kBadArgument, "model config: layer_embedding_scale must be positive, got ",
+                  layer_embedding_scale);
 }
 
 inline void ModelConfig::validate_latent() const {
@@ -305,8 +396,8 @@ inline void ModelConfig::validate_latent() const {
   if (n_kv_heads != 1) [[unlikely]]
     raise(ErrorCode::kBadArgument, "model config: the heads of a latent are one KV head, got n_kv_heads ",
           n_kv_heads);
-  if (qk_norm != QkNormKind::kNone) [[unlikely]]
-    raise(ErrorCode::kBadArgument, "model config: latent attention has no norms of queries and keys");
+  if (qk_norm != QkNormKind::kNone || value_norm) [[unlikely]]
+    raise(ErrorCode::kBadArgument, "model config: latent attention has no norms of queries, keys and values");
   if (!(latent_norm_eps >= 0.0) || latent_norm_eps > 1.0) [[unlikely]]
     raise(ErrorCode::kBadArgument, "model config: latent_norm_eps must be in [0, 1], got ", latent_norm_eps);
   detail::require_sane(n_heads * k_dim(), "n_heads * (kv_lora_rank + qk_rope_head_dim)");
@@ -354,20 +445,22 @@ inline void ModelConfig::validate_experts() const {
     raise(ErrorCode::kBadArgument, "model config: groups of ", size, " expert have no best two");
 }
 
-inline void ModelConfig::validate_rotary(const RotaryConfig& config) const {
+/// @param most  elements of a head that may turn
+inline void ModelConfig::validate_rotary(const RotaryConfig& config, Index most) const {
   using detail::raise;
   if (position != PositionKind::kRotary || !config.enabled) return;
-  const Index dim = rotary_dim(config);
-  if (config.dim < 0 || dim > qk_rope_head_dim() || dim % 2 != 0) [[unlikely]]
+  const Index dim = rotary_dim(config, most);
+  if (config.dim < 0 || dim > most || dim % 2 != 0) [[unlikely]]
     raise(ErrorCode::kBadArgument, "model config: the rotary dimension must be even and at most ",
-          is_latent() ? "qk_rope_head_dim " : "head_dim ", qk_rope_head_dim(), ", got ", dim);
+          is_latent() ? "qk_rope_head_dim " : "head_dim ", most, ", got ", dim);
   detail::require_moderate(config.theta, "rotary theta");
   const RotaryScaling& scaling = config.scaling;
   detail::require_moderate(scaling.magnitude, "rotary magnitude");
   if (scaling.kind == RotaryScalingKind::kNone) return;
   detail::require_moderate(scaling.factor, "rotary scaling factor");
-  const bool needs_length =
-      scaling.kind != RotaryScalingKind::kLinear && scaling.kind != RotaryScalingKind::kDivisors;
+  const bool needs_length = scaling.kind != RotaryScalingKind::kLinear &&
+                            scaling.kind != RotaryScalingKind::kDivisors &&
+                            scaling.kind != RotaryScalingKind::kProportional;
   if (needs_length && scaling.original_max_seq_len <= 0) [[unlikely]]
     raise(ErrorCode::kBadArgument, "model config: this rotary scaling needs a positive original length, got ",
           scaling.original_max_seq_len);
@@ -387,6 +480,10 @@ inline void ModelConfig::validate_rotary(const RotaryConfig& config) const {
   if (scaling.kind == RotaryScalingKind::kDynamic && dim <= 2) [[unlikely]]
     raise(ErrorCode::kBadArgument,
           "model config: dynamic rotary scaling needs a rotary dimension above 2, got ", dim);
+  if (scaling.kind == RotaryScalingKind::kProportional &&
+      (scaling.n_turning < 0 || scaling.n_turning > dim / 2)) [[unlikely]]
+    raise(ErrorCode::kBadArgument, "model config: of ", dim / 2, " rotary pairs ", scaling.n_turning,
+          " cannot turn");
   const auto check_factors = [&](const std::vector<double>& factors, const char* name) {
     if (static_cast<Index>(factors.size()) != dim / 2) [[unlikely]]
       raise(ErrorCode::kBadArgument, "model config: ", name, " has ", factors.size(), " entries, expected ",
@@ -402,7 +499,8 @@ inline KvShape ModelConfig::kv_shape() const {
   KvShape shape;
   shape.layers.reserve(static_cast<std::size_t>(n_layers));
   for (Index layer = 0; layer < n_layers; ++layer)
-    shape.layers.push_back({n_kv_heads, k_dim(), v_dim(), span(layer), layer, is_latent()});
+    shape.layers.push_back({n_kv_heads, k_dim(head_dim_of(layer)), v_dim(head_dim_of(layer)), span(layer),
+                            store_of(layer), is_latent()});
   return shape;
 }
 

@@ -20,6 +20,9 @@
 // values: with a = n_layers * n_heads * (k_dim + kv_lora_rank) all of this holds. That is more than heads of their own would
 // multiply, and the cache that it reads is one row for all heads.
 //
+// A layer that reads another's keys and values has no matrices for them and writes none; its queries meet them as any
+// would. Where layers have inputs of their own, what all of them are made of counts for the first layer.
+//
 // For short texts a T^2 and a T^3 are small beside w T and w T^2: attention of a step overtakes its matrices at
 // t = (w + h) / a. A window, with its sinks, lets a query see no more than k = window + n_sink keys; then both lose
 // a degree: beyond t = k a cached step costs a k, a recomputed one a (k t - k (k - 1) / 2). Chunks do the same.
@@ -43,11 +46,12 @@ namespace kvdecode::inline KVDECODE_ABI {
 /// Figures of costs are whole numbers in doubles: exact up to 2^53, which no machine counts to, and right to fifteen
 /// digits for what nobody should run. (Int64 would not hold a naive 8B model with 128K tokens.)
 struct MultiplyAdds {
-  double scores = 0.0;        // queries times keys
-  double values = 0.0;        // probabilities times values
-  double projections = 0.0;   // to queries, keys and values, and back
-  double feed_forward = 0.0;  // of experts: the router and those chosen
-  double head = 0.0;          // rows of logits
+  double scores = 0.0;       // queries times keys
+  double values = 0.0;       // probabilities times values
+  double projections = 0.0;  // to queries, keys and values, and back
+  double feed_forward =
+      0.0;            // of experts: the router and those chosen; what layers have and make of inputs too
+  double head = 0.0;  // rows of logits
 
   double attention() const noexcept { return scores + values; }
   double linear() const noexcept { return projections + feed_forward + head; }
@@ -139,10 +143,10 @@ struct HeadMatrices {
   Index cols;
 };
 
-/// The matrices that make queries, keys and values of a row, and of what the heads saw a row again.
-inline std::vector<MatrixPlace<LayerWeights>> projection_matrices(const ModelConfig& config) {
-  const Index d = config.d_model, q_dim = config.n_heads * config.head_dim,
-              kv_dim = config.n_kv_heads * config.head_dim;
+/// The matrices of a layer that make queries, keys and values of a row, and of what the heads saw a row again.
+inline std::vector<MatrixPlace<LayerWeights>> projection_matrices(const ModelConfig& config, Index layer) {
+  const Index d = config.d_model, head_dim = config.head_dim_of(layer), q_dim = config.n_heads * head_dim,
+              kv_dim = config.n_kv_heads * head_dim;
   if (config.is_latent()) {
     std::vector<MatrixPlace<LayerWeights>> matrices{{&LayerWeights::w_kv_a, config.k_dim(), d},
                                                     {&LayerWeights::w_o, d, config.o_dim()}};
@@ -151,10 +155,19 @@ inline std::vector<MatrixPlace<LayerWeights>> projection_matrices(const ModelCon
     if (config.q_lora_rank > 0) matrices.push_back({&LayerWeights::w_q_a, config.q_lora_rank, d});
     return matrices;
   }
-  return {{&LayerWeights::w_q, q_dim, d},
-          {&LayerWeights::w_k, kv_dim, d},
-          {&LayerWeights::w_v, kv_dim, d},
-          {&LayerWeights::w_o, d, q_dim}};
+  std::vector<MatrixPlace<LayerWeights>> matrices{{&LayerWeights::w_q, q_dim, d},
+                                                  {&LayerWeights::w_o, d, q_dim}};
+  if (!config.owns_store(layer)) return matrices;
+  matrices.push_back({&LayerWeights::w_k, kv_dim, d});
+  matrices.push_back({&LayerWeights::w_v, kv_dim, d});
+  return matrices;
+}
+
+/// The matrices of a layer that make something of its inputs.
+inline std::vector<MatrixPlace<LayerWeights>> input_matrices(const ModelConfig& config) {
+  if (config.d_layer_input == 0) return {};
+  return {{&LayerWeights::w_input_gate, config.d_layer_input, config.d_model},
+          {&LayerWeights::w_input_out, config.d_model, config.d_layer_input}};
 }
 
 /// Likewise those that lead from queries to a latent and from what was seen of it to values.
@@ -217,10 +230,12 @@ struct LayerCost {
 struct ModelCost {
   ModelConfig config;
   std::vector<LayerCost> layers;
-  double head = 0.0;             // multiply-adds, a row of logits
-  double head_bytes = 0.0;       // of its matrix, or of the embedding where that is tied
-  double embedding_bytes = 0.0;  // a token: its row, and that of its position where positions are learned
-  Index prefill_chunk = 512;     // tokens a pass, as strategies have it: longer steps read all matrices again
+  double head = 0.0;        // multiply-adds, a row of logits
+  double head_bytes = 0.0;  // of its matrix, or of the embedding where that is tied
+  double embedding_bytes =
+      0.0;  // a token: its row, that of its position where positions are learned, and that of all
+            // layers' inputs
+  Index prefill_chunk = 512;  // tokens a pass, as strategies have it: longer steps read all matrices again
 
   /// One forward call of one sequence behind kv_len cached positions, in one pass. @pre no length is negative
   Cost forward(Index kv_len, Index n_new, Index n_logit_rows = 1) const {
@@ -365,7 +380,7 @@ ModelCost layers_cost(const ModelConfig& config, BytesOf&& bytes_of) {
   cost.config = config;
   cost.head = static_cast<double>(config.vocab_size) * static_cast<double>(config.d_model);
   const KvShape shape = config.kv_shape();
-  const auto projections = projection_matrices(config);
+  const auto inputs = input_matrices(config);
   const auto dense = feed_forward_matrices<LayerWeights>(config, config.d_ff);
   const auto expert = feed_forward_matrices<ExpertWeights>(config, config.d_expert);
   const auto heads = head_matrices(config);
@@ -375,12 +390,14 @@ ModelCost layers_cost(const ModelConfig& config, BytesOf&& bytes_of) {
   const MatrixPlace<LayerWeights> router{&LayerWeights::router, config.n_experts, config.d_model};
   for (Index i = 0; i < config.n_layers; ++i) {
     LayerCost layer = attention_cost<KFormat, VFormat>(config, shape, i);
+    const auto projections = projection_matrices(config, i);
     const auto add_bytes = [&](const auto& matrices) {
       for (const auto& matrix : matrices) layer.weight_bytes += bytes_of(i, matrix, kSharedExpert);
     };
     layer.projections = matrix_multiply_adds(projections) + matrix_multiply_adds(heads);
     add_bytes(projections);
     add_bytes(heads);
+    add_bytes(inputs);
     if (!config.layer_has_experts(i)) {
       layer.feed_forward = matrix_multiply_adds(dense);
       add_bytes(dense);
@@ -393,8 +410,11 @@ ModelCost layers_cost(const ModelConfig& config, BytesOf&& bytes_of) {
       for (Index e = 0; e < config.n_experts; ++e)
         for (const auto& matrix : expert) layer.expert_bytes += bytes_of(i, matrix, e);
     }
+    layer.feed_forward += matrix_multiply_adds(inputs);
     cost.layers.push_back(layer);
   }
+  cost.layers.front().feed_forward +=
+      static_cast<double>(config.n_layers * config.d_layer_input) * static_cast<double>(config.d_model);
   return cost;
 }
 
@@ -421,7 +441,9 @@ ModelCost model_cost(const ModelConfig& config, const Weights& weights) {
   };
   ModelCost cost = detail::layers_cost<KFormat, VFormat>(config, bytes_of);
   cost.head_bytes = matrix_bytes<Formats>(config.tied_head ? weights.token_embedding : weights.head.matrix);
-  for (const MatrixView* embedding : {&weights.token_embedding, &weights.position_embedding})
+  cost.layers.front().weight_bytes += matrix_bytes<Formats>(weights.w_layer_inputs.matrix);
+  for (const MatrixView* embedding :
+       {&weights.token_embedding, &weights.position_embedding, &weights.layer_embedding})
     if (!embedding->empty())
       cost.embedding_bytes += matrix_bytes<Formats>(*embedding) / static_cast<double>(embedding->rows);
   return cost;
@@ -443,6 +465,10 @@ ModelCost model_cost(const ModelConfig& config) {
   const double row_bytes = static_cast<double>(WFormat::row_bytes(config.d_model));
   cost.head_bytes = static_cast<double>(config.vocab_size) * row_bytes;
   cost.embedding_bytes = (config.position == PositionKind::kLearned ? 2.0 : 1.0) * row_bytes;
+  if (const Index n_inputs = config.n_layers * config.d_layer_input; n_inputs > 0) {
+    cost.layers.front().weight_bytes += static_cast<double>(n_inputs) * row_bytes;
+    cost.embedding_bytes += static_cast<double>(WFormat::row_bytes(n_inputs));
+  }
   return cost;
 }
 

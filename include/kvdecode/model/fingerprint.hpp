@@ -24,24 +24,28 @@ class ModelHash {
  public:
   void add(const ModelConfig& config) {
     const auto& [n_layers, d_model, n_heads, n_kv_heads, head_dim, d_ff, vocab_size, max_seq_len, norm,
-                 norm_eps, norm_weight_offset, norm_placement, qk_norm, activation, gated_feed_forward,
-                 residual, position, rotary, embedding_scale, attention_scale, attention_soft_cap,
-                 logit_soft_cap, tied_head, kv_lora_rank, q_lora_rank, qk_nope_head_dim, v_head_dim,
-                 latent_norm_eps, n_experts, n_experts_used, d_expert, normalize_expert_weights,
+                 norm_eps, norm_weight_offset, norm_placement, qk_norm, value_norm, activation,
+                 gated_feed_forward, residual, position, rotary, embedding_scale, attention_scale,
+                 attention_soft_cap, logit_soft_cap, tied_head, kv_lora_rank, q_lora_rank, qk_nope_head_dim,
+                 v_head_dim, latent_norm_eps, n_experts, n_experts_used, d_expert, normalize_expert_weights,
                  expert_weight_scale, expert_score, n_expert_groups, n_expert_groups_used, expert_group_score,
-                 d_shared_expert, spans, layer_rotary, has_experts, sink_rotation] = config;
+                 d_shared_expert, d_layer_input, layer_embedding_scale, spans, layer_rotary, has_experts,
+                 layer_head_dim, kv_stores, sink_rotation] = config;
     add_all(n_layers, d_model, n_heads, n_kv_heads, head_dim, d_ff, vocab_size, max_seq_len, norm, norm_eps,
-            norm_weight_offset, norm_placement, qk_norm, activation, gated_feed_forward, residual, position,
-            rotary, embedding_scale, attention_scale, attention_soft_cap, logit_soft_cap, tied_head,
+            norm_weight_offset, norm_placement, qk_norm, value_norm, activation, gated_feed_forward, residual,
+            position, rotary, embedding_scale, attention_scale, attention_soft_cap, logit_soft_cap, tied_head,
             kv_lora_rank, q_lora_rank, qk_nope_head_dim, v_head_dim, latent_norm_eps, n_experts,
             n_experts_used, d_expert, normalize_expert_weights, expert_weight_scale, expert_score,
-            n_expert_groups, n_expert_groups_used, expert_group_score, d_shared_expert, spans, layer_rotary,
-            has_experts, sink_rotation);
+            n_expert_groups, n_expert_groups_used, expert_group_score, d_shared_expert, d_layer_input,
+            layer_embedding_scale, spans, layer_rotary, has_experts, layer_head_dim, kv_stores,
+            sink_rotation);
   }
   void add(const Weights& weights) {
-    const auto& [token_embedding, position_embedding, layers, final_norm, head, owners] = weights;
+    const auto& [token_embedding, position_embedding, layer_embedding, w_layer_inputs, layer_input_norm,
+                 layers, final_norm, head, owners] = weights;
     static_cast<void>(owners);
-    add_all(token_embedding, position_embedding, layers, final_norm, head);
+    add_all(token_embedding, position_embedding, layer_embedding, w_layer_inputs, layer_input_norm, layers,
+            final_norm, head);
   }
   std::uint64_t value() const noexcept { return hash_.value(); }
 
@@ -71,17 +75,18 @@ class ModelHash {
   }
   void add(const RotaryScaling& scaling) {
     const auto& [kind, factor, low_freq_factor, high_freq_factor, original_max_seq_len, beta_fast, beta_slow,
-                 round_bounds, magnitude, short_factors, long_factors] = scaling;
+                 round_bounds, magnitude, short_factors, long_factors, n_turning] = scaling;
     add_all(kind, factor, low_freq_factor, high_freq_factor, original_max_seq_len, beta_fast, beta_slow,
-            round_bounds, magnitude, short_factors, long_factors);
+            round_bounds, magnitude, short_factors, long_factors, n_turning);
   }
   void add(const LayerWeights& layer) {
     const auto& [attention_norm, w_q, w_k, w_v, w_o, q_norm, k_norm, w_q_a, q_a_norm, w_kv_a, kv_a_norm,
                  w_k_b, w_v_b, attention_post_norm, feed_forward_norm, w_gate, w_up, w_down,
-                 feed_forward_post_norm, router, choice_bias, experts, shared_expert] = layer;
+                 feed_forward_post_norm, router, choice_bias, experts, shared_expert, w_input_gate,
+                 w_input_out, input_post_norm, scale] = layer;
     add_all(attention_norm, w_q, w_k, w_v, w_o, q_norm, k_norm, w_q_a, q_a_norm, w_kv_a, kv_a_norm, w_k_b,
             w_v_b, attention_post_norm, feed_forward_norm, w_gate, w_up, w_down, feed_forward_post_norm,
-            router, choice_bias, experts, shared_expert);
+            router, choice_bias, experts, shared_expert, w_input_gate, w_input_out, input_post_norm, scale);
   }
   void add(const ExpertWeights& expert) {
     const auto& [w_gate, w_up, w_down] = expert;

@@ -124,13 +124,14 @@ inline Weights random_weights(const ModelConfig& config, const RandomWeightsOpti
   return with_default_fp_env([&] {
     detail::RandomNumbers random(options);
     Weights weights;
-    const Index d = config.d_model, q_dim = config.n_heads * config.head_dim,
-                kv_dim = config.n_kv_heads * config.head_dim;
+    const Index d = config.d_model, n_inputs = config.n_layers * config.d_layer_input;
     weights.token_embedding = random.matrix(weights, config.vocab_size, d);
     if (config.position == PositionKind::kLearned)
       weights.position_embedding = random.matrix(weights, config.max_seq_len, d);
     for (Index i = 0; i < config.n_layers; ++i) {
       LayerWeights layer;
+      const Index head_dim = config.head_dim_of(i), q_dim = config.n_heads * head_dim,
+                  kv_dim = config.n_kv_heads * head_dim;
       const bool pre = config.norm_placement != NormPlacement::kPost,
                  post = config.norm_placement != NormPlacement::kPre;
       if (pre) layer.attention_norm = random.norm(weights, config, d);
@@ -138,14 +139,16 @@ inline Weights random_weights(const ModelConfig& config, const RandomWeightsOpti
         random.latent_attention(weights, config, layer);
       } else {
         layer.w_q = random.linear(weights, q_dim, d);
-        layer.w_k = random.linear(weights, kv_dim, d);
-        layer.w_v = random.linear(weights, kv_dim, d);
+        if (config.owns_store(i)) {
+          layer.w_k = random.linear(weights, kv_dim, d);
+          layer.w_v = random.linear(weights, kv_dim, d);
+        }
       }
-      layer.w_o = random.linear(weights, d, config.o_dim());
+      layer.w_o = random.linear(weights, d, config.o_dim(head_dim));
       if (config.qk_norm != QkNormKind::kNone) {
         const bool whole = config.qk_norm == QkNormKind::kWhole;
-        layer.q_norm = random.norm(weights, config, whole ? q_dim : config.head_dim);
-        layer.k_norm = random.norm(weights, config, whole ? kv_dim : config.head_dim);
+        layer.q_norm = random.norm(weights, config, whole ? q_dim : head_dim);
+        if (config.owns_store(i)) layer.k_norm = random.norm(weights, config, whole ? kv_dim : head_dim);
       }
       if (post) layer.attention_post_norm = random.norm(weights, config, d);
       if (pre && config.residual != ResidualKind::kParallelSharedNorm)
@@ -164,7 +167,17 @@ inline Weights random_weights(const ModelConfig& config, const RandomWeightsOpti
         if (config.d_shared_expert > 0)
           layer.shared_expert = random.expert(weights, config, config.d_shared_expert);
       }
+      if (config.d_layer_input > 0) {
+        layer.w_input_gate = random.linear(weights, config.d_layer_input, d);
+        layer.w_input_out = random.linear(weights, d, config.d_layer_input);
+        layer.input_post_norm = random.norm(weights, config, d);
+      }
       weights.layers.push_back(std::move(layer));
+    }
+    if (config.d_layer_input > 0) {
+      weights.layer_embedding = random.matrix(weights, config.vocab_size, n_inputs);
+      weights.w_layer_inputs = random.linear(weights, n_inputs, d);
+      weights.layer_input_norm = random.norm(weights, config, config.d_layer_input);
     }
     weights.final_norm = random.norm(weights, config, d);
     if (!config.tied_head) weights.head.matrix = random.matrix(weights, config.vocab_size, d);

@@ -63,6 +63,7 @@ inline void rotary_frequencies(const RotaryConfig& config, Index dim, Index epoc
       case RotaryScalingKind::kLongrope:
         f = f / (epoch == 0 ? scaling.short_factors : scaling.long_factors)[static_cast<std::size_t>(i)];
         break;
+      case RotaryScalingKind::kProportional: f = i < scaling.n_turning ? f / scaling.factor : 0.0; break;
       case RotaryScalingKind::kDivisors: f = f / scaling.short_factors[static_cast<std::size_t>(i)]; break;
       case RotaryScalingKind::kLlama3: {
         const double turns = static_cast<double>(scaling.original_max_seq_len) / (detail::kTwoPi / f);

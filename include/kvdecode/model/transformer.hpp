@@ -6,6 +6,7 @@
 #include <kvdecode/cache/concepts.hpp>
 #include <kvdecode/layers/decoder_layer.hpp>
 #include <kvdecode/layers/embedding.hpp>
+#include <kvdecode/layers/layer_inputs.hpp>
 #include <kvdecode/model/check_weights.hpp>
 #include <kvdecode/model/config.hpp>
 #include <kvdecode/model/decode_weights.hpp>
@@ -95,6 +96,9 @@ class Transformer {
       final_norm = norm(weights.final_norm);
       head = linear(weights.head);
       if (config.tied_head) head.w = weights.token_embedding;
+      if (config.d_layer_input > 0)
+        layer_inputs = {weights.layer_embedding, S(config.layer_embedding_scale),
+                        linear(weights.w_layer_inputs), norm(weights.layer_input_norm)};
       layers.reserve(weights.layers.size());
       for (Index i = 0; i < config.n_layers; ++i) layers.push_back(layer(i));
     }
@@ -118,6 +122,12 @@ class Transformer {
         result.latent_attention = latent_attention(i, w);
       else
         result.attention = attention(i, w);
+      if (config.d_layer_input > 0) {
+        result.inputs = {i, config.activation, linear(w.w_input_gate), linear(w.w_input_out)};
+        result.input_post_norm = norm(w.input_post_norm);
+      }
+      result.scale = S(w.scale);
+      result.is_scaled = w.scale != 1.0;
       if (!config.layer_has_experts(i)) {
         result.feed_forward = feed_forward({w.w_gate, w.w_up, w.w_down});
         return result;
@@ -142,21 +152,35 @@ class Transformer {
       heads.layer = i;
       heads.n_heads = config.n_heads;
       heads.n_kv_heads = config.n_kv_heads;
-      heads.k_dim = config.k_dim();
-      heads.v_dim = config.v_dim();
+      const Index head_dim = config.head_dim_of(i);
+      heads.k_dim = config.k_dim(head_dim);
+      heads.v_dim = config.v_dim(head_dim);
       heads.scale = S(config.attention_scale != 0.0 ? config.attention_scale
-                                                    : 1.0 / sqrt(static_cast<double>(config.head_dim)));
+                                                    : 1.0 / sqrt(static_cast<double>(head_dim)));
       heads.span = config.span(i);
       heads.soft_cap = S(config.attention_soft_cap);
-      heads.rotary = rotary_number(config.rotary_of(i));
-      heads.n_pairs = config.rotary_dim(config.rotary_of(i)) / 2;
+      heads.rotary = rotary_number(config.rotary_of(i), config.rotary_dim_of(i));
+      heads.n_pairs = config.rotary_dim_of(i) / 2;
       heads.pairs = config.rotary_of(i).pairs;
       heads.sink_limit = heads.n_pairs == 0 ? 0 : sink_limit(heads.span);
       return heads;
     }
     AttentionLayer<S> attention(Index i, const LayerWeights& w) {
-      return {attention_heads(i), linear(w.w_q),  linear(w.w_k), linear(w.w_v),
-              linear(w.w_o),      norm(w.q_norm), norm(w.k_norm)};
+      AttentionLayer<S> result;
+      result.heads = attention_heads(i);
+      result.w_q = linear(w.w_q);
+      result.q_norm = norm(w.q_norm);
+      result.w_o = linear(w.w_o);
+      if (!config.owns_store(i)) return result;
+      result.w_k = linear(w.w_k);
+      result.w_v = linear(w.w_v);
+      result.k_norm = norm(w.k_norm);
+      if (config.value_norm)
+        result.v_norm = {NormKind::kRms,
+                         S(config.norm_eps),
+                         Vector<S>(static_cast<std::size_t>(result.heads.v_dim), S(1.0f)),
+                         {}};
+      return result;
     }
     LatentAttentionLayer<S> latent_attention(Index i, const LayerWeights& w) {
       LatentAttentionLayer<S> result;
@@ -179,11 +203,10 @@ class Transformer {
               config.gated_feed_forward ? linear(w.w_gate) : LinearLayer<S>{}, linear(w.w_up),
               linear(w.w_down)};
     }
-    /// The number of a rotary config among those that differ.
-    Index rotary_number(const RotaryConfig& rotary) {
-      const Index dim = config.rotary_dim(rotary);
+    /// The number of a rotary config among those that differ, in themselves or in how many elements they turn.
+    Index rotary_number(const RotaryConfig& rotary, Index dim) {
       for (std::size_t i = 0; i < rotaries.size(); ++i)
-        if (rotaries[i].config == rotary) return static_cast<Index>(i);
+        if (rotaries[i].config == rotary && rotaries[i].dim == dim) return static_cast<Index>(i);
       rotaries.push_back({rotary, dim, Vector<double>(static_cast<std::size_t>(dim / 2))});
       rotary_frequencies(rotary, dim, 0, rotaries.back().frequencies.data());
       n_angles = std::max(n_angles, dim / 2);
@@ -213,6 +236,7 @@ class Transformer {
     Index n_angles = 0;       // the most pairs of one of them
     Vector<Index> limits;     // positions beyond which a query does not stand: none, then those of sinks
     EmbeddingLayer embedding;
+    LayerInputs<S> layer_inputs;
     std::vector<DecoderLayer<S>> layers;
     NormLayer<S> final_norm;
     LinearLayer<S> head;
@@ -299,14 +323,17 @@ class Transformer {
   void prepare(Workspace<S>& workspace, ExecutorRef exec, WorkspaceSizes sizes) const {
     const ModelConfig& config = model_->config;
     sizes.d_model = config.d_model;
-    sizes.q_dim = config.n_heads * config.k_dim();
-    sizes.k_dim = config.n_kv_heads * config.k_dim();
-    sizes.v_dim = config.n_kv_heads * config.v_dim();
+    const Index head_dim = config.max_head_dim(), k_dim = config.k_dim(head_dim),
+                v_dim = config.v_dim(head_dim);
+    sizes.q_dim = config.n_heads * k_dim;
+    sizes.k_dim = config.n_kv_heads * k_dim;
+    sizes.v_dim = config.n_kv_heads * v_dim;
     sizes.values_in_keys = config.is_latent();
-    sizes.attention_dim = config.n_heads * config.v_dim();
+    sizes.attention_dim = config.n_heads * v_dim;
+    sizes.layer_inputs_dim = config.n_layers * config.d_layer_input;
     sizes.q_lora_rank = config.q_lora_rank;
     if (config.is_latent()) sizes.by_head_dim = config.n_heads * std::max(config.head_dim, config.v_head_dim);
-    sizes.d_ff = std::max({config.d_ff, config.d_expert, config.d_shared_expert});
+    sizes.d_ff = std::max({config.d_ff, config.d_expert, config.d_shared_expert, config.d_layer_input});
     sizes.n_experts = config.n_experts;
     sizes.n_experts_used = config.n_experts_used;
     sizes.n_expert_groups = config.n_expert_groups;
@@ -317,16 +344,19 @@ class Transformer {
     sizes.n_tables = static_cast<Index>(model_->rotaries.size()) * n_limits * n_shifts;
     sizes.n_rotations = n_shifts * std::min<Index>(2, n_limits);
     sizes.concurrency = exec.concurrency();
-    sizes.scratch = attention_layer_scratch(config.group_size(), config.v_dim());
-    sizes.tile_states = attention_tile_states(config.group_size(), config.v_dim(), sizes.concurrency);
-    for (const Index d_in :
-         {sizes.d_model, config.o_dim(), config.d_ff, config.d_expert, config.d_shared_expert,
-          config.q_lora_rank, config.qk_nope_head_dim, config.kv_lora_rank}) {
-      if (d_in == 0) continue;
+    sizes.scratch = attention_layer_scratch(config.group_size(), v_dim);
+    sizes.tile_states = attention_tile_states(config.group_size(), v_dim, sizes.concurrency);
+    const auto multiply = [&](Index d_in) {
+      if (d_in == 0) return;
       const Index n = std::max(sizes.n_rows, sizes.n_head_rows);
       sizes.scratch = std::max(sizes.scratch, Activations::template scratch<S>(d_in, n));
       sizes.rounded_bytes = std::max(sizes.rounded_bytes, Activations::template rounded_bytes<S>(d_in, n));
-    }
+    };
+    for (const Index d_in :
+         {sizes.d_model, config.o_dim(), config.d_ff, config.d_expert, config.d_shared_expert,
+          config.d_layer_input, config.q_lora_rank, config.qk_nope_head_dim, config.kv_lora_rank})
+      multiply(d_in);
+    for (const Index dim : config.layer_head_dim) multiply(config.o_dim(dim));  // fewer may need more scratch
     workspace.frequencies().resize(static_cast<std::size_t>(model_->n_angles));
     workspace.prepare(sizes);
   }
@@ -366,6 +396,7 @@ class Transformer {
       });
       set_angles(pass, segment, workspace.frequencies());
     }
+    if (!model_->layer_inputs.empty()) model_->layer_inputs.template forward<Products>(pass);
     for (const DecoderLayer<S>& layer : model_->layers) layer.template forward<Products>(pass);
 
     // Rows that were asked for go through the head together where their places are next to one another: all of them,

@@ -35,12 +35,13 @@ struct ExpertWeights {
 /// One decoder layer. What the config has no use for is empty.
 struct LayerWeights {
   NormWeights attention_norm;
-  LinearWeights w_q;              // [n_heads * head_dim, d_model or q_lora_rank]
-  LinearWeights w_k;              // [n_kv_heads * head_dim, d_model]
-  LinearWeights w_v;              // [n_kv_heads * head_dim, d_model]
+  LinearWeights w_q;  // [n_heads * head_dim, d_model or q_lora_rank]
+  LinearWeights
+      w_k;  // [n_kv_heads * head_dim, d_model]; none of a layer that reads another's keys and values
+  LinearWeights w_v;              // [n_kv_heads * head_dim, d_model]; as w_k
   LinearWeights w_o;              // [d_model, n_heads * head_dim or n_heads * v_head_dim]
   NormWeights q_norm;             // [head_dim] or [n_heads * head_dim]
-  NormWeights k_norm;             // [head_dim] or [n_kv_heads * head_dim]
+  NormWeights k_norm;             // [head_dim] or [n_kv_heads * head_dim]; as w_k
   LinearWeights w_q_a;            // [q_lora_rank, d_model] of latent attention; empty: w_q reads d_model
   NormWeights q_a_norm;           // [q_lora_rank]
   LinearWeights w_kv_a;           // [kv_lora_rank + qk_rope_head_dim, d_model]
@@ -57,6 +58,10 @@ struct LayerWeights {
   VectorView choice_bias;              // [n_experts]; empty: experts are chosen by their scores as they are
   std::vector<ExpertWeights> experts;
   ExpertWeights shared_expert;  // of d_shared_expert; or empty
+  LinearWeights w_input_gate;   // [d_layer_input, d_model]
+  LinearWeights w_input_out;    // [d_model, d_layer_input]
+  NormWeights input_post_norm;  // [d_model]
+  double scale = 1.0;           // of the stream behind the layer
 };
 
 /// Gives a layer its w_k_b and w_v_b where one matrix has the rows of every head's keys and values in turn, in place.
@@ -80,6 +85,9 @@ inline void set_kv_b(const MatrixView& kv_b, Index n_heads, Index qk_nope_head_d
 struct Weights {
   MatrixView token_embedding;     // [vocab_size, d_model]
   MatrixView position_embedding;  // [max_seq_len, d_model]; empty without learned positions
+  MatrixView layer_embedding;     // [vocab_size, n_layers * d_layer_input]; empty if layers have no inputs
+  LinearWeights w_layer_inputs;   // [n_layers * d_layer_input, d_model]; likewise
+  NormWeights layer_input_norm;   // [d_layer_input]; likewise
   std::vector<LayerWeights> layers;
   NormWeights final_norm;
   LinearWeights head;  // [vocab_size, d_model]; an empty matrix: the token embedding serves (tied)
@@ -96,9 +104,12 @@ void for_each_matrix(W& weights, F&& f) {
   };
   visit(weights.token_embedding);
   visit(weights.position_embedding);
+  visit(weights.layer_embedding);
+  visit(weights.w_layer_inputs.matrix);
   for (auto& layer : weights.layers) {
-    for (auto* linear : {&layer.w_q, &layer.w_k, &layer.w_v, &layer.w_o, &layer.w_q_a, &layer.w_kv_a,
-                         &layer.w_gate, &layer.w_up, &layer.w_down, &layer.router})
+    for (auto* linear :
+         {&layer.w_q, &layer.w_k, &layer.w_v, &layer.w_o, &layer.w_q_a, &layer.w_kv_a, &layer.w_gate,
+          &layer.w_up, &layer.w_down, &layer.router, &layer.w_input_gate, &layer.w_input_out})
       visit(linear->matrix);
     for (auto* matrices : {&layer.w_k_b, &layer.w_v_b})
       for (auto& matrix : *matrices) visit(matrix);

@@ -15,14 +15,15 @@ struct WorkspaceSizes {
   Index n_logit_rows = 0;
   Index n_head_rows = 0;  // rows of logits of the largest pass
   Index d_model = 0;
-  Index q_dim = 0;  // n_heads * k_dim
+  Index q_dim = 0;  // n_heads * k_dim, here and below of the layer that has most
   Index k_dim = 0;  // n_kv_heads * k_dim
   Index v_dim = 0;  // n_kv_heads * v_dim
   bool values_in_keys = false;
   Index attention_dim = 0;  // n_heads * v_dim
   Index q_lora_rank = 0;
-  Index by_head_dim = 0;  // n_heads * max(head_dim, v_head_dim) of latent attention
-  Index d_ff = 0;         // or that of an expert, whichever is largest
+  Index by_head_dim = 0;       // n_heads * max(head_dim, v_head_dim) of latent attention
+  Index layer_inputs_dim = 0;  // n_layers * d_layer_input
+  Index d_ff = 0;              // or that of an expert or of a layer's inputs, whichever is largest
   Index vocab_size = 0;
   Index n_angles = 0;     // rotary pairs of the layer that has most
   Index n_tables = 0;     // tables of angles
@@ -106,6 +107,7 @@ class Workspace {
     b.keys = rows(s.k_dim);
     b.values = s.values_in_keys ? RowsView<S>{b.keys.data, n, s.v_dim, s.k_dim} : rows(s.v_dim);
     b.attention = rows(s.attention_dim);
+    b.layer_inputs = rows(s.layer_inputs_dim);
     b.query_latents = rows(s.q_lora_rank);
     b.by_head = take(n * s.by_head_dim);
     b.gate = take(n * s.d_ff);
