@@ -67,6 +67,7 @@ json minimal(const std::string& architecture, const std::string& model_type) {
   if (model_type == "mixtral") config.update({{"num_local_experts", 4}, {"num_experts_per_tok", 2}});
   if (model_type == "qwen3_moe")
     config.update({{"num_experts", 6}, {"num_experts_per_tok", 2}, {"moe_intermediate_size", 24}});
+  if (model_type == "gemma4_text") config["vocab_size_per_layer_input"] = 80;
   if (model_type.starts_with("deepseek")) {
     config.erase("num_key_value_heads");  // as many as heads
     config.update({{"kv_lora_rank", 16},
@@ -107,6 +108,7 @@ std::string text_of(const RotaryConfig& rotary) {
        << ' ' << s.round_bounds << ' ' << s.magnitude;
   for (const double f : s.short_factors) text << ' ' << f;
   for (const double f : s.long_factors) text << ' ' << f;
+  text << ' ' << s.n_turning;
   return text.str();
 }
 
@@ -119,10 +121,10 @@ std::string text_of(const HuggingFaceConfig& config) {
   text << m.n_layers << ' ' << m.d_model << ' ' << m.n_heads << ' ' << m.n_kv_heads << ' ' << m.head_dim
        << ' ' << m.d_ff << ' ' << m.vocab_size << ' ' << m.max_seq_len << "; " << number(m.norm) << ' '
        << m.norm_eps << ' ' << m.norm_weight_offset << ' ' << number(m.norm_placement) << ' '
-       << number(m.qk_norm) << "; " << number(m.activation) << m.gated_feed_forward << number(m.residual)
-       << number(m.position) << "; " << text_of(m.rotary) << "; " << m.embedding_scale << ' '
-       << m.attention_scale << ' ' << m.attention_soft_cap << ' ' << m.logit_soft_cap << ' ' << m.tied_head
-       << "; " << m.n_experts << ' ' << m.n_experts_used << ' ' << m.d_expert << ' '
+       << number(m.qk_norm) << m.value_norm << "; " << number(m.activation) << m.gated_feed_forward
+       << number(m.residual) << number(m.position) << "; " << text_of(m.rotary) << "; " << m.embedding_scale
+       << ' ' << m.attention_scale << ' ' << m.attention_soft_cap << ' ' << m.logit_soft_cap << ' '
+       << m.tied_head << "; " << m.n_experts << ' ' << m.n_experts_used << ' ' << m.d_expert << ' '
        << m.normalize_expert_weights << ' ' << m.expert_weight_scale << ' ' << number(m.expert_score) << ' '
        << m.n_expert_groups << ' ' << m.n_expert_groups_used << ' ' << number(m.expert_group_score) << ' '
        << m.d_shared_expert << "; " << m.kv_lora_rank << ' ' << m.q_lora_rank << ' ' << m.qk_nope_head_dim
@@ -130,6 +132,10 @@ std::string text_of(const HuggingFaceConfig& config) {
   for (const AttentionSpan& s : m.spans) text << s.window << ',' << s.n_sink << ',' << s.chunk << ' ';
   for (const RotaryConfig& r : m.layer_rotary) text << "[" << text_of(r) << "] ";
   for (const unsigned char has : m.has_experts) text << (has != 0 ? 'e' : '-');
+  text << "; " << m.d_layer_input << ' ' << m.layer_embedding_scale << ';';
+  for (const Index dim : m.layer_head_dim) text << ' ' << dim;
+  text << ';';
+  for (const Index store : m.kv_stores) text << ' ' << store;
   text << "; " << config.attention_bias << config.attention_output_bias << config.feed_forward_bias << ';';
   for (const TokenId id : config.bos_token_ids) text << ' ' << id;
   text << ';';
@@ -151,6 +157,7 @@ const char* const kFolders[] = {"gpt2",
                                 "qwen2",
                                 "qwen3",
                                 "gemma",
+                                "gemma4",
                                 "phi3",
                                 "phi3-longrope",
                                 "olmo2",
@@ -209,6 +216,7 @@ TEST_CASE("architectures: where a config is silent, the family's own defaults st
         Default{"qwen3_moe", 4, 8, 32768, 1e-6, 1e4, false}, Default{"gemma", 16, 256, 8192, 1e-6, 1e4, true},
         Default{"gemma2", 4, 256, 8192, 1e-6, 1e4, true},
         Default{"gemma3_text", 4, 256, 131072, 1e-6, 1e6, true},
+        Default{"gemma4_text", 4, 256, 131072, 1e-6, 1e4, true},
         Default{"phi3", 6, 8, 4096, 1e-5, 1e4, false}, Default{"stablelm", 32, 8, 4096, 1e-5, 1e4, false},
         Default{"olmo2", 6, 8, 2048, 1e-5, 1e4, false}}) {
     CAPTURE(d.model_type);
@@ -246,7 +254,7 @@ TEST_CASE("architectures: token ids that no config names are the family's own, i
   using Ids = std::pair<std::vector<TokenId>, std::vector<TokenId>>;
   for (const char* const model_type : {"llama", "mistral", "mixtral"})
     CHECK(ids(model_type, 80) == Ids{{1}, {2}});
-  for (const char* const model_type : {"gemma", "gemma2", "gemma3_text"})
+  for (const char* const model_type : {"gemma", "gemma2", "gemma3_text", "gemma4_text"})
     CHECK(ids(model_type, 80) == Ids{{2}, {1}});
   for (const char* const model_type : {"qwen2", "qwen3", "qwen3_moe"})
     CHECK(ids(model_type, 200000) == Ids{});
@@ -327,7 +335,8 @@ TEST_CASE("architectures: what makes each family what it is") {
   const ModelConfig olmo2 = model("olmo2");
   CHECK(olmo2.norm_placement == NormPlacement::kPost);
   CHECK(olmo2.qk_norm == QkNormKind::kWhole);
-  for (const char* const name : {"qwen3", "qwen3_moe", "gemma", "gemma2", "gemma3_text", "olmo2"}) {
+  for (const char* const name :
+       {"qwen3", "qwen3_moe", "gemma", "gemma2", "gemma3_text", "gemma4_text", "olmo2"}) {
     CHECK(!parse(family(name)).attention_bias);
     CHECK(parse(with(family(name), "attention_bias", true)).attention_bias);
     CHECK(parse(with(family(name), "attention_bias", true)).attention_output_bias);
@@ -343,6 +352,167 @@ TEST_CASE("architectures: what makes each family what it is") {
   CHECK(moe.d_expert == 24);
   CHECK(!moe.normalize_expert_weights);
   CHECK(parse(with(family("qwen3_moe"), "norm_topk_prob", true)).model.normalize_expert_weights);
+}
+
+namespace {
+
+/// Six layers, of which the third and the sixth have no window.
+json gemma4_config() {
+  return with(family("gemma4_text"), {{"layer_types",
+                                       {"sliding_attention", "sliding_attention", "full_attention",
+                                        "sliding_attention", "sliding_attention", "full_attention"}},
+                                      {"head_dim", 8},
+                                      {"global_head_dim", 16},
+                                      {"sliding_window", 8},
+                                      {"num_kv_shared_layers", 2},
+                                      {"hidden_size_per_layer_input", 8}});
+}
+
+}  // namespace
+
+TEST_CASE("architectures: what makes Gemma 4 what it is") {
+  using namespace kvdecode;
+  using Indices = std::vector<Index>;
+  const json config = gemma4_config();
+  const ModelConfig m = parse(config).model;
+  CHECK(m.norm_weight_offset == 0.0);
+  CHECK(m.embedding_scale == std::sqrt(48.0));
+  CHECK(m.activation == Activation::kGeluTanh);
+  CHECK(m.norm_placement == NormPlacement::kBoth);
+  CHECK(m.qk_norm == QkNormKind::kPerHead);
+  CHECK(m.value_norm);
+  CHECK(m.attention_scale == 1.0);
+  CHECK(m.logit_soft_cap == 0.0);
+  CHECK(parse(with(config, "final_logit_softcapping", 30.0)).model.logit_soft_cap == 30.0);
+  CHECK(windows_of(m) == Indices{8, 8, 0, 8, 8, 0});
+  CHECK(windows_of(parse(family("gemma4_text")).model) == Indices{512, 512, 512, 512, 512, 0});
+  CHECK(windows_of(parse(with(family("gemma4_text"), "num_hidden_layers", 8)).model) ==
+        Indices{512, 512, 512, 512, 512, 0, 512, 0});
+  json types = config["layer_types"];
+  types[5] = "sliding_attention";
+  check_refused(ErrorCode::kUnsupported, {"the last layer", "full_attention"},
+                with(config, "layer_types", types));
+
+  // Inputs of layers, none where the field is null or 0.
+  CHECK(m.d_layer_input == 8);
+  CHECK(m.layer_embedding_scale == std::sqrt(8.0));
+  CHECK(parse(family("gemma4_text")).model.d_layer_input == 256);
+  for (const json& none : {json(nullptr), json(0)}) {
+    const ModelConfig plain =
+        parse(with(config, {{"hidden_size_per_layer_input", none}, {"vocab_size_per_layer_input", 9}})).model;
+    CHECK(plain.d_layer_input == 0);
+    CHECK(plain.layer_embedding_scale == 1.0);
+  }
+
+  // What belongs to experts is of no matter where there are none; nor is how many heads there would be for k = v.
+  CHECK_NOTHROW(parse(with(config, {{"enable_moe_block", false},
+                                    {"num_experts", 8},
+                                    {"top_k_experts", 2},
+                                    {"moe_intermediate_size", 24},
+                                    {"attention_k_eq_v", false},
+                                    {"num_global_key_value_heads", 1}})));
+}
+
+TEST_CASE("architectures: Gemma 4's layers have heads of their own length") {
+  using Indices = std::vector<Index>;
+  const json config = gemma4_config();
+  const auto dims = [](const json& changed) { return parse(changed).model.layer_head_dim; };
+  CHECK(dims(config) == Indices{8, 8, 16, 8, 8, 16});
+  CHECK(dims(family("gemma4_text")) == Indices{256, 256, 256, 256, 256, 512});
+  CHECK(dims(with(config, "global_head_dim", 8)).empty());
+  json by_layer = with(with(config, "global_head_dim", nullptr), "per_layer_config",
+                       {{"2", {{"head_dim", 16}}}, {"5", {{"head_dim", 16}, {"num_key_value_heads", 2}}}});
+  CHECK(text_of(parse(by_layer)) == text_of(parse(config)));
+  CHECK(text_of(parse(with(by_layer, "global_head_dim", 16))) == text_of(parse(config)));
+  CHECK(dims(with(by_layer, "per_layer_config", json::object())).empty());
+  check_refused(ErrorCode::kUnsupported,
+                {"global_head_dim 24", "per_layer_config.2.head_dim 16", "contradict one another"},
+                with(by_layer, "global_head_dim", 24));
+  const auto refused = [&](ErrorCode code, std::initializer_list<std::string_view> words, const char* layer,
+                           const json& value) {
+    json changed = by_layer;
+    changed["per_layer_config"][layer] = value;
+    check_refused(code, words, changed);
+  };
+  refused(ErrorCode::kUnsupported,
+          {"per_layer_config.2.num_key_value_heads 1 of one layer", "that of all, 2"}, "2",
+          {{"head_dim", 16}, {"num_key_value_heads", 1}});
+  refused(ErrorCode::kUnsupported, {"\"per_layer_config.2.intermediate_size\" is not known"}, "2",
+          {{"head_dim", 16}, {"intermediate_size", 32}});
+  for (const char* const name : {"6", "-1", "02", "full_attention"})
+    refused(ErrorCode::kUnsupported, {"\"per_layer_config." + std::string(name) + "\" is not known"}, name,
+            {{"head_dim", 16}});
+  refused(ErrorCode::kBadFile, {"per_layer_config.2 must be an object, got 16"}, "2", 16);
+  refused(ErrorCode::kBadFile, {"layer 4 reads", "of layer 3, but differs from it in head_dim"}, "4",
+          {{"head_dim", 16}});
+}
+
+TEST_CASE("architectures: Gemma 4's last layers read the last keys and values of their type before them") {
+  using Indices = std::vector<Index>;
+  const auto stores = [](Index n_shared) {
+    return parse(with(gemma4_config(), "num_kv_shared_layers", n_shared)).model.kv_stores;
+  };
+  CHECK(stores(0).empty());
+  CHECK(stores(1) == Indices{0, 1, 2, 3, 4, 2});
+  CHECK(stores(2) == Indices{0, 1, 2, 3, 3, 2});
+  CHECK(stores(3) == Indices{0, 1, 2, 1, 1, 2});
+  check_refused(
+      ErrorCode::kBadFile,
+      {"num_kv_shared_layers 4: no layer of full_attention has keys and values that layer 2 could read"},
+      with(gemma4_config(), "num_kv_shared_layers", 4));
+  for (const Index all : {6, 7})
+    check_refused(ErrorCode::kBadFile, {"of 6 layers leaves none"},
+                  with(gemma4_config(), "num_kv_shared_layers", all));
+}
+
+TEST_CASE("rotary: Gemma 4's layers turn whole heads, or without a window a part of the pairs") {
+  const auto rotary = [](const json& config, std::size_t layer) {
+    return parse(config).model.layer_rotary.at(layer);
+  };
+  const json silent = gemma4_config();
+  CHECK(rotary(silent, 0) == RotaryConfig{});
+  const RotaryConfig full{
+      .theta = 1e6, .scaling = {.kind = RotaryScalingKind::kProportional, .factor = 1.0, .n_turning = 2}};
+  CHECK(rotary(silent, 2) == full);
+  CHECK(rotary(silent, 5) == full);
+  const json parameters{
+      {"full_attention",
+       {{"rope_type", "proportional"}, {"partial_rotary_factor", 0.4}, {"rope_theta", 5e5}, {"factor", 8.0}}},
+      {"sliding_attention", {{"rope_type", "default"}, {"rope_theta", 2e4}}}};
+  const json spoken = with(silent, "rope_parameters", parameters);
+  CHECK(rotary(spoken, 1) == RotaryConfig{.theta = 2e4});
+  // 0.4 of 16 numbers are 6.4, three pairs.
+  CHECK(rotary(spoken, 2) ==
+        RotaryConfig{.theta = 5e5,
+                     .scaling = {.kind = RotaryScalingKind::kProportional, .factor = 8.0, .n_turning = 3}});
+  CHECK(parse(spoken).model.rotary == RotaryConfig{});  // of no layer
+  const auto refused = [&](ErrorCode code, std::initializer_list<std::string_view> words, const char* type,
+                           const char* field, const json& value) {
+    json changed = spoken;
+    changed["rope_parameters"][type][field] = value;
+    check_refused(code, words, changed);
+  };
+  refused(ErrorCode::kBadFile,
+          {"rope_parameters.full_attention.partial_rotary_factor must be at most 1, got 1.5"},
+          "full_attention", "partial_rotary_factor", 1.5);
+  refused(ErrorCode::kBadFile, {"rope_parameters.sliding_attention.rope_theta is missing"},
+          "sliding_attention", "rope_theta", nullptr);
+  refused(ErrorCode::kUnsupported, {"rope_parameters.full_attention.rope_type \"yarn\" is not supported"},
+          "full_attention", "rope_type", "yarn");
+  refused(ErrorCode::kUnsupported, {"\"rope_parameters.sliding_attention.factor\" is not known"},
+          "sliding_attention", "factor", 8.0);
+  refused(ErrorCode::kUnsupported,
+          {"\"rope_parameters.sliding_attention.partial_rotary_factor\" is not known"}, "sliding_attention",
+          "partial_rotary_factor", 0.5);
+  for (const char* const type : {"full_attention", "sliding_attention"}) {
+    json changed = spoken;
+    changed["rope_parameters"].erase(type);
+    check_refused(ErrorCode::kBadFile, {std::string("rope_parameters.") + type + " is missing"}, changed);
+  }
+  check_refused(ErrorCode::kUnsupported, {"\"rope_parameters.rope_theta\" is not known"},
+                with(silent, "rope_parameters", with(parameters, "rope_theta", 1e4)));
+  check_refused(ErrorCode::kUnsupported, {"\"rope_scaling\" is not known"},
+                with(silent, "rope_scaling", {{"rope_type", "linear"}, {"factor", 8.0}}));
 }
 
 TEST_CASE("architectures: DeepSeek's latent attention") {
@@ -485,6 +655,7 @@ TEST_CASE("architectures: transformers 4 and 5 write the same model differently"
     CAPTURE(name);
     const json config = config_in(name);
     const std::string expected = text_of(parse(config));
+    if (config["model_type"] == "gemma4_text") continue;  // which 4 does not know
     json other = config;
     if (config.contains("rope_parameters")) {  // 5 -> 4
       json rope = config["rope_parameters"];
@@ -685,8 +856,9 @@ TEST_CASE("rotary positions: a part of each head in families that have it") {
     check_refused(ErrorCode::kBadFile, {"partial_rotary_factor"}, with(phi3, "partial_rotary_factor", bad));
   check_refused(ErrorCode::kBadFile, {"rotary dimension must be even"},
                 with(phi3, "partial_rotary_factor", 0.9));
-  for (const char* const name : {"llama", "mistral", "mixtral", "qwen2", "qwen3", "qwen3_moe", "gemma",
-                                 "gemma2", "gemma3_text", "olmo2", "deepseek_v2", "deepseek_v3"}) {
+  for (const char* const name :
+       {"llama", "mistral", "mixtral", "qwen2", "qwen3", "qwen3_moe", "gemma", "gemma2", "gemma3_text",
+        "gemma4_text", "olmo2", "deepseek_v2", "deepseek_v3"}) {
     CAPTURE(name);
     CHECK_NOTHROW(parse(with(family(name), "partial_rotary_factor", 1.0)));
     check_refused(ErrorCode::kUnsupported, {"partial_rotary_factor is supported as 1.0 only, got 0.5"},
@@ -833,6 +1005,15 @@ TEST_CASE("architectures: what would have to be ignored and changes the result i
                               {"gemma2", "use_bidirectional_attention", true},
                               {"gemma3_text", "attn_logit_softcapping", 50.0},
                               {"gemma3_text", "use_bidirectional_attention", true},
+                              {"gemma4_text", "attention_k_eq_v", true},
+                              {"gemma4_text", "attn_logit_softcapping", 50.0},
+                              {"gemma4_text", "enable_moe_block", true},
+                              {"gemma4_text", "laurel_rank", 64},
+                              {"gemma4_text", "query_pre_attn_scalar", 256},
+                              {"gemma4_text", "rope_theta", 1e6},
+                              {"gemma4_text", "use_bidirectional_attention", "vision"},
+                              {"gemma4_text", "use_double_wide_mlp", true},
+                              {"gemma4_text", "vocab_size_per_layer_input", 79},
                               {"phi3", "lm_head_bias", true},
                               {"phi3", "attention_bias", true},
                               {"phi3", "mlp_bias", true},
@@ -1121,6 +1302,53 @@ TEST_CASE("weights: latent attention and its experts by DeepSeek's names") {
   check_error(ErrorCode::kMismatch, {"model.layers.2.enorm.weight", "has no place"}, [&] { further.load(); });
 }
 
+TEST_CASE("weights: Gemma 4's layers have inputs, a scale, and their own keys and values or none") {
+  const Loaded gemma("gemma4");
+  const kvdecode::Weights& weights = gemma.model.weights;
+  CHECK(same_bytes(weights.layer_embedding, gemma.file.tensor("model.embed_tokens_per_layer.weight")));
+  CHECK(same_bytes(weights.w_layer_inputs.matrix,
+                   gemma.file.tensor("model.per_layer_model_projection.weight")));
+  CHECK(weights.w_layer_inputs.scale == doctest::Approx(1.0 / std::sqrt(48.0)).epsilon(1e-15));
+  CHECK(same_bytes(weights.layer_input_norm.weight,
+                   gemma.file.tensor("model.per_layer_projection_norm.weight")));
+  const std::string layer = "model.layers.4.";
+  const LayerWeights& w = gemma.layer(4);
+  CHECK(same_bytes(w.w_input_gate.matrix, gemma.file.tensor(layer + "per_layer_input_gate.weight")));
+  CHECK(same_bytes(w.w_input_out.matrix, gemma.file.tensor(layer + "per_layer_projection.weight")));
+  CHECK(same_bytes(w.input_post_norm.weight, gemma.file.tensor(layer + "post_per_layer_input_norm.weight")));
+  CHECK(same_bytes(w.q_norm.weight, gemma.file.tensor(layer + "self_attn.q_norm.weight")));
+  CHECK(w.w_k.matrix.empty());
+  CHECK(w.w_v.matrix.empty());
+  CHECK(w.k_norm.weight.empty());
+  CHECK(gemma.layer(2).w_k.matrix.rows == 32);
+  CHECK(gemma.layer(3).w_k.matrix.rows == 16);
+  CHECK(w.scale == 1.0);
+
+  Variant variant("gemma4");
+  const std::vector<float> half{0.5f};
+  variant.tensor(layer + "layer_scalar") = kvdecode::as_tensor<float>(layer + "layer_scalar", {1}, half);
+  CHECK(variant.load().weights.layers[4].scale == 0.5);
+  // Files may have keys and values that nobody reads.
+  for (const char* const name : {"k_proj", "v_proj", "k_norm"}) {
+    SafetensorsTensor extra = variant.tensor("model.layers.3.self_attn." + std::string(name) + ".weight");
+    extra.name = layer + "self_attn." + name + ".weight";
+    variant.tensors.push_back(extra);
+  }
+  const LoadedModel model = variant.load();
+  REQUIRE(model.report.ignored_tensors.size() == 3);
+  for (const kvdecode::IgnoredTensor& tensor : model.report.ignored_tensors)
+    CHECK(tensor.reason == "the layer reads the keys and values of layer 3");
+  CHECK(model.weights.layers[4].w_k.matrix.empty());
+  // Without inputs their tensors have no place.
+  variant.config["hidden_size_per_layer_input"] = 0;
+  check_error(ErrorCode::kMismatch, {"has no place in this model"}, [&] { variant.load(); });
+  for (const char* const part :
+       {"per_layer_input", "per_layer_projection", "per_layer_model", "embed_tokens_per"})
+    std::erase_if(variant.tensors,
+                  [&](const SafetensorsTensor& t) { return t.name.find(part) != t.name.npos; });
+  CHECK(variant.load().weights.layer_embedding.empty());
+}
+
 TEST_CASE("weights: experts may lie in two tensors a layer, as transformers 5 holds them") {
   struct Names {
     const char *folder, *block, *gate, *up, *down;
@@ -1185,8 +1413,8 @@ TEST_CASE("weights: experts may lie in two tensors a layer, as transformers 5 ho
 }
 
 TEST_CASE("weights: every tensor of every family is used, and missed by name") {
-  for (const char* const name : {"gpt2", "mistral-sliding", "qwen2", "qwen3", "gemma", "phi3", "olmo2",
-                                 "stablelm", "mixtral", "qwen3_moe", "deepseek_v2", "deepseek_v3"}) {
+  for (const char* const name : {"gpt2", "mistral-sliding", "qwen2", "qwen3", "gemma", "gemma4", "phi3",
+                                 "olmo2", "stablelm", "mixtral", "qwen3_moe", "deepseek_v2", "deepseek_v3"}) {
     CAPTURE(name);
     const Loaded loaded(name);
     CHECK(loaded.model.report.n_tensors == static_cast<Index>(loaded.file.tensors().size()));
@@ -1241,7 +1469,7 @@ TEST_CASE("architectures, hostile: every field of every family with a value of e
   for (const json& config : configs) {
     for (const auto& [name, unused] : config.items())
       for (const json& value : values) check_one(with(config, name, value));
-    for (const char* const outer : {"rope_scaling", "rope_parameters"}) {
+    for (const char* const outer : {"rope_scaling", "rope_parameters", "per_layer_config"}) {
       if (!config.contains(outer) || !config[outer].is_object()) continue;
       for (const auto& [name, unused] : config[outer].items())
         for (const json& value : values) check_one(with(config, outer, with(config[outer], name, value)));

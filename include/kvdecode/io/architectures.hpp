@@ -9,6 +9,7 @@
 #include <kvdecode/io/architectures/gemma.hpp>
 #include <kvdecode/io/architectures/gemma2.hpp>
 #include <kvdecode/io/architectures/gemma3.hpp>
+#include <kvdecode/io/architectures/gemma4.hpp>
 #include <kvdecode/io/architectures/gpt2.hpp>
 #include <kvdecode/io/architectures/llama.hpp>
 #include <kvdecode/io/architectures/mistral.hpp>
@@ -25,10 +26,10 @@
 namespace kvdecode::inline KVDECODE_ABI {
 
 inline constexpr HuggingFaceArchitecture kHuggingFaceArchitectures[] = {
-    kLlamaArchitecture,  kMistralArchitecture,    kMixtralArchitecture,    kQwen2Architecture,
-    kQwen3Architecture,  kQwen3MoeArchitecture,   kGemmaArchitecture,      kGemma2Architecture,
-    kGemma3Architecture, kPhi3Architecture,       kStableLmArchitecture,   kOlmo2Architecture,
-    kGpt2Architecture,   kDeepseekV2Architecture, kDeepseekV3Architecture,
+    kLlamaArchitecture,  kMistralArchitecture,  kMixtralArchitecture,    kQwen2Architecture,
+    kQwen3Architecture,  kQwen3MoeArchitecture, kGemmaArchitecture,      kGemma2Architecture,
+    kGemma3Architecture, kGemma4Architecture,   kPhi3Architecture,       kStableLmArchitecture,
+    kOlmo2Architecture,  kGpt2Architecture,     kDeepseekV2Architecture, kDeepseekV3Architecture,
 };
 
 /// The family of that name ("LlamaForCausalLM"); nullptr if there is none.

@@ -42,19 +42,28 @@ inline void bind_norms(const HuggingFaceConfig& config, TensorBinder& tensors, c
   }
 }
 
+/// Layer i, whose tensors' names begin with `layer`. Files may have what makes keys and values also where they are another
+/// layer's.
 inline void bind_attention(const HuggingFaceConfig& config, TensorBinder& tensors, const std::string& layer,
-                           LayerWeights& w) {
+                           Index i, LayerWeights& w) {
   const ModelConfig& model = config.model;
   const std::string attention = layer + "self_attn.";
-  const Index d_q = model.n_heads * model.head_dim, d_kv = model.n_kv_heads * model.head_dim;
+  const Index head_dim = model.head_dim_of(i), d_q = model.n_heads * head_dim,
+              d_kv = model.n_kv_heads * head_dim;
+  const bool has_norms = model.qk_norm != QkNormKind::kNone, has_bias = model.norm == NormKind::kLayer,
+             whole = model.qk_norm == QkNormKind::kWhole;
   w.w_q = tensors.linear(attention + "q_proj", d_q, model.d_model, config.attention_bias);
+  w.w_o = tensors.linear(attention + "o_proj", model.d_model, d_q, config.attention_output_bias);
+  if (has_norms) w.q_norm = tensors.norm(attention + "q_norm", whole ? d_q : head_dim, has_bias);
+  if (!model.owns_store(i)) {
+    for (const char* const name : {"k_proj.", "v_proj.", "k_norm.", "v_norm."})
+      tensors.ignore_prefix(attention + name, "the layer reads the keys and values of layer " +
+                                                  std::to_string(model.store_of(i)));
+    return;
+  }
   w.w_k = tensors.linear(attention + "k_proj", d_kv, model.d_model, config.attention_bias);
   w.w_v = tensors.linear(attention + "v_proj", d_kv, model.d_model, config.attention_bias);
-  w.w_o = tensors.linear(attention + "o_proj", model.d_model, d_q, config.attention_output_bias);
-  if (model.qk_norm == QkNormKind::kNone) return;
-  const bool whole = model.qk_norm == QkNormKind::kWhole, has_bias = model.norm == NormKind::kLayer;
-  w.q_norm = tensors.norm(attention + "q_norm", whole ? d_q : model.head_dim, has_bias);
-  w.k_norm = tensors.norm(attention + "k_norm", whole ? d_kv : model.head_dim, has_bias);
+  if (has_norms) w.k_norm = tensors.norm(attention + "k_norm", whole ? d_kv : head_dim, has_bias);
 }
 
 /// Gate, up and down of a block, for a layer or for an expert.
@@ -128,8 +137,8 @@ void bind_decoder(const HuggingFaceConfig& config, TensorBinder& tensors, Weight
 
 /// A model of nothing but such layers.
 inline void bind_decoder_weights(const HuggingFaceConfig& config, TensorBinder& tensors, Weights& weights) {
-  bind_decoder(config, tensors, weights, [&](const std::string& layer, Index, LayerWeights& w) {
-    bind_attention(config, tensors, layer, w);
+  bind_decoder(config, tensors, weights, [&](const std::string& layer, Index i, LayerWeights& w) {
+    bind_attention(config, tensors, layer, i, w);
     bind_feed_forward(config, tensors, layer, w);
   });
 }

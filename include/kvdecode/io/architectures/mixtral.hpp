@@ -38,8 +38,8 @@ inline void read_mixtral_config(JsonObject& fields, HuggingFaceConfig& config) {
 }
 
 inline void bind_mixtral_weights(const HuggingFaceConfig& config, TensorBinder& tensors, Weights& weights) {
-  bind_decoder(config, tensors, weights, [&](const std::string& layer, Index, LayerWeights& w) {
-    bind_attention(config, tensors, layer, w);
+  bind_decoder(config, tensors, weights, [&](const std::string& layer, Index i, LayerWeights& w) {
+    bind_attention(config, tensors, layer, i, w);
     bind_experts(config, tensors, layer, {"block_sparse_moe.", "w1", "w3", "w2"}, w);
   });
 }

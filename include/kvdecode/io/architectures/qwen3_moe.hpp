@@ -70,7 +70,7 @@ inline void read_qwen3_moe_config(JsonObject& fields, HuggingFaceConfig& config)
 
 inline void bind_qwen3_moe_weights(const HuggingFaceConfig& config, TensorBinder& tensors, Weights& weights) {
   bind_decoder(config, tensors, weights, [&](const std::string& layer, Index i, LayerWeights& w) {
-    bind_attention(config, tensors, layer, w);
+    bind_attention(config, tensors, layer, i, w);
     if (config.model.layer_has_experts(i))
       bind_experts(config, tensors, layer, {"mlp.", "gate_proj", "up_proj", "down_proj"}, w);
     else
