@@ -71,6 +71,7 @@ const Tensors kExperts{{"ffn_gate_inp.weight", {3, 8}},
                        {"ffn_gate_exps.weight", {3, 6, 8}},
                        {"ffn_up_exps.weight", {3, 6, 8}},
                        {"ffn_down_exps.weight", {3, 8, 6}}};
+const Tensors kLayerScale{{"layer_output_scale.weight", {1}}};
 const Tensors kPhi3FeedForward{{"ffn_up.weight", {24, 8}}, {"ffn_down.weight", {8, 12}}};
 const Tensors kGpt2Biases{
     {"attn_qkv.bias", {64}}, {"attn_output.bias", {8}}, {"ffn_up.bias", {12}}, {"ffn_down.bias", {8}}};
@@ -91,6 +92,7 @@ const std::map<std::string, Tensors, std::less<>> kLayers{
     {"gemma", all_of({kPreNorms, kAttention, kFeedForward})},
     {"gemma2", all_of({kPreNorms, kPostNorms, kAttention, kFeedForward})},
     {"gemma3", all_of({kPreNorms, kPostNorms, kAttention, kHeadNorms, kFeedForward})},
+    {"gemma4", all_of({kPreNorms, kPostNorms, kAttention, kHeadNorms, kFeedForward, kLayerScale})},
     {"phi3", all_of({kPreNorms, kFusedAttention, kPhi3FeedForward})},
     {"stablelm", all_of({kPreNorms, kPreNormBiases, kAttention, kFeedForward})},
     {"olmo2", all_of({kPostNorms, kAttention, kWholeNorms, kFeedForward})},
@@ -247,12 +249,15 @@ TEST_CASE("GGUF architectures: what makes each family what it is") {
     CHECK(m.norm == (has_layer_norm(name) ? NormKind::kLayer : NormKind::kRms));
     // Conversion has added what other files leave out.
     CHECK(m.norm_weight_offset == 0.0);
-    CHECK(m.norm_placement == (name == "olmo2"                        ? NormPlacement::kPost
-                               : name == "gemma2" || name == "gemma3" ? NormPlacement::kBoth
-                                                                      : NormPlacement::kPre));
-    CHECK(m.qk_norm == (name == "olmo2"                                             ? QkNormKind::kWhole
-                        : name == "qwen3" || name == "qwen3moe" || name == "gemma3" ? QkNormKind::kPerHead
-                                                                                    : QkNormKind::kNone));
+    const bool is_gemma4 = name == "gemma4";
+    CHECK(m.norm_placement == (name == "olmo2"                                     ? NormPlacement::kPost
+                               : name == "gemma2" || name == "gemma3" || is_gemma4 ? NormPlacement::kBoth
+                                                                                   : NormPlacement::kPre));
+    CHECK(m.qk_norm == (name == "olmo2" ? QkNormKind::kWhole
+                        : name == "qwen3" || name == "qwen3moe" || name == "gemma3" || is_gemma4
+                            ? QkNormKind::kPerHead
+                            : QkNormKind::kNone));
+    CHECK(m.value_norm == is_gemma4);
     CHECK(m.activation == (is_gemma || is_gpt2 ? Activation::kGeluTanh : Activation::kSilu));
     CHECK(m.gated_feed_forward == !is_gpt2);
     CHECK(m.residual == ResidualKind::kSequential);
@@ -262,9 +267,9 @@ TEST_CASE("GGUF architectures: what makes each family what it is") {
             RotaryConfig{.dim = 16,
                          .pairs = name == "llama" ? RotaryPairs::kInterleaved : RotaryPairs::kHalves});
     CHECK(m.embedding_scale == (is_gemma ? std::sqrt(8.0) : 1.0));
-    CHECK(m.attention_scale == 0.0);
+    CHECK(m.attention_scale == (is_gemma4 ? 1.0 : 0.0));
     CHECK(m.attention_soft_cap == (name == "gemma2" ? 50.0 : 0.0));
-    CHECK(m.logit_soft_cap == (name == "gemma2" ? 30.0 : 0.0));
+    CHECK(m.logit_soft_cap == (name == "gemma2" || is_gemma4 ? 30.0 : 0.0));
     CHECK(m.n_experts == (name == "qwen3moe" ? 3 : 0));
     CHECK(m.normalize_expert_weights);
     CHECK(windows_of(m) == (name == "gemma2" ? std::vector<Index>{4096, 0} : std::vector<Index>{}));
@@ -286,8 +291,9 @@ TEST_CASE("GGUF architectures: keys that are missing, unknown or of another kind
     for (const std::string key :
          {"novelty", "attention.scale", "attention.key_length_swa", "leading_dense_block_count",
           "expert_weights_scale", "rope.scaling.yarn_log_multiplier"})
-      check_refused({name, {}, with(name + "." + key, 1.0f)}, ErrorCode::kUnsupported,
-                    {"\"" + name + "." + key + "\" is not known for " + name});
+      if (name != "gemma4" || key != "attention.key_length_swa")
+        check_refused({name, {}, with(name + "." + key, 1.0f)}, ErrorCode::kUnsupported,
+                      {"\"" + name + "." + key + "\" is not known for " + name});
     for (const std::string key : {"feed_forward_length", "attention.head_count", "attention.head_count_kv"})
       check_refused({name,
                      {key},
@@ -611,6 +617,141 @@ TEST_CASE("GGUF architectures: windows, and which layers have them") {
     check_refused({name, {}, window(name, 8), 1u << 30, 1}, ErrorCode::kBadFile,
                   {name + ".block_count 1073741824 is beyond any model whose layers differ (4096)"});
   }
+}
+
+namespace {
+
+/// Six layers, of which the third and the sixth have no window.
+ModelConfig gemma4_config(
+    std::function<void(GgufWriter&)> more = [](GgufWriter&) {},
+    std::set<std::string, std::less<>> absent = {}) {
+  // Read from a file without its tensors: what it is refused for comes before they are looked for.
+  GgufWriter writer;
+  writer.value("general.architecture", std::string_view("gemma4"));
+  const auto value = [&](const std::string& key, const auto& x) {
+    if (absent.find(key) == absent.end()) writer.value("gemma4." + key, x);
+  };
+  value("block_count", std::uint32_t{6});
+  value("context_length", std::uint32_t{32});
+  value("embedding_length", std::uint32_t{8});
+  value("vocab_size", std::uint32_t{8});
+  value("feed_forward_length", std::uint32_t{12});
+  value("attention.head_count", std::uint32_t{2});
+  value("attention.head_count_kv", std::uint32_t{1});
+  value("attention.key_length", std::uint32_t{16});
+  value("attention.key_length_swa", std::uint32_t{8});
+  value("attention.layer_norm_rms_epsilon", 0.25f);
+  value("rope.freq_base", 1e6f);
+  value("attention.sliding_window", std::uint32_t{8});
+  if (absent.find("attention.sliding_window_pattern") == absent.end())
+    writer.array("gemma4.attention.sliding_window_pattern",
+                 std::vector<bool>{true, true, false, true, true, false});
+  more(writer);
+  const TemporaryFolder folder;
+  const kvdecode::GgufFile file(folder.write("tiny.gguf", writer.bytes()));
+  kvdecode::GgufTensorBinder tensors(file.source());
+  tensors.add(file);
+  kvdecode::GgufFields fields(file.metadata(), "gemma4");
+  ModelConfig config;
+  kvdecode::kGgufGemma4.read_config(fields, tensors, config);
+  config.validate();
+  CHECK(fields.unread().empty());
+  return config;
+}
+
+}  // namespace
+
+TEST_CASE("GGUF architectures: Gemma 4's layers that slide have heads of their own, others turn in part") {
+  const auto divisors = [](std::vector<float> numbers) {
+    return with_tensor("rope_freqs.weight", {8}, numbers);
+  };
+  const ModelConfig config = gemma4_config(divisors({1, 1, 1, 1e30f, 1e30f, 1e30f, 1e30f, 1e30f}));
+  CHECK(windows_of(config) == std::vector<Index>{8, 8, 0, 8, 8, 0});
+  CHECK(config.layer_head_dim == std::vector<Index>{8, 8, 16, 8, 8, 16});
+  CHECK(config.layer_rotary.at(1) == RotaryConfig{.dim = 8});
+  const RotaryConfig full{
+      .dim = 16, .theta = 1e6, .scaling = {.kind = RotaryScalingKind::kProportional, .n_turning = 3}};
+  CHECK(config.layer_rotary.at(2) == full);
+  CHECK(config.rotary == full);
+  CHECK(gemma4_config().layer_rotary.at(2) == RotaryConfig{.dim = 16, .theta = 1e6});
+  CHECK(gemma4_config(divisors(std::vector<float>(8, 1.0f))).rotary.scaling.n_turning == 8);
+  const ModelConfig own = gemma4_config([](GgufWriter& writer) {
+    writer.value("gemma4.rope.freq_base_swa", 2e4f);
+    writer.value("gemma4.rope.dimension_count_swa", std::uint32_t{4});
+    writer.value("gemma4.final_logit_softcapping", 3.0f);
+  });
+  CHECK(own.layer_rotary.at(0) == RotaryConfig{.dim = 4, .theta = 2e4});
+  CHECK(own.logit_soft_cap == 3.0);
+  CHECK(own.d_layer_input == 0);
+  const ModelConfig inputs = gemma4_config(with("gemma4.embedding_length_per_layer_input", std::uint32_t{3}));
+  CHECK(inputs.d_layer_input == 3);
+  CHECK(inputs.layer_embedding_scale == std::sqrt(3.0));
+
+  const auto refused = [](ErrorCode code, std::initializer_list<std::string_view> words,
+                          std::function<void(GgufWriter&)> more,
+                          std::set<std::string, std::less<>> absent = {}) {
+    check_error(code, words, [&] { gemma4_config(more, absent); });
+  };
+  for (const std::vector<float>& other : {std::vector<float>{1, 2, 1e30f, 1e30f, 1e30f, 1e30f, 1e30f, 1e30f},
+                                          {1, 1e30f, 1, 1e30f, 1e30f, 1e30f, 1e30f, 1e30f}})
+    refused(ErrorCode::kUnsupported, {"rope_freqs.weight", "other than 1 and, behind them, 1e30"},
+            divisors(other));
+  refused(ErrorCode::kUnsupported, {"keys of 8 and values of 4 elements"},
+          with("gemma4.attention.value_length_swa", std::uint32_t{4}));
+  refused(ErrorCode::kBadFile, {"gemma4.attention.sliding_window_pattern is missing"}, [](GgufWriter&) {},
+          {"attention.sliding_window_pattern"});
+}
+
+TEST_CASE(
+    "GGUF architectures: Gemma 4's last layers read the last keys and values of their kind before them") {
+  const auto shared = [](std::uint32_t n) { return with("gemma4.attention.shared_kv_layers", n); };
+  CHECK(gemma4_config(shared(0)).kv_stores.empty());
+  CHECK(gemma4_config(shared(2)).kv_stores == std::vector<Index>{0, 1, 2, 3, 3, 2});
+  CHECK(gemma4_config(shared(3)).kv_stores == std::vector<Index>{0, 1, 2, 1, 1, 2});
+  CHECK(gemma4_config(shared(5), {"attention.sliding_window", "attention.key_length_swa",
+                                  "attention.sliding_window_pattern"})
+            .kv_stores == std::vector<Index>(6, 0));
+  check_error(ErrorCode::kBadFile, {"gemma4.attention.shared_kv_layers 4", "that layer 2 could read"},
+              [&] { gemma4_config(shared(4)); });
+  check_error(ErrorCode::kBadFile, {"gemma4.attention.shared_kv_layers 6 of 6 layers leaves none"},
+              [&] { gemma4_config(shared(6)); });
+  // A few bytes must not make much memory.
+  check_refused({"gemma4", {}, with("gemma4.attention.shared_kv_layers", std::uint32_t{1}), 1u << 30, 1},
+                ErrorCode::kBadFile,
+                {"gemma4.block_count 1073741824 is beyond any model whose layers differ (4096)"});
+  // What makes keys and values is left aside where nobody reads it.
+  const TinyModel last{"gemma4", {}, shared(1)};
+  const LoadedModel model = last.load();
+  CHECK(model.report.ignored_tensors.size() == 3);
+  CHECK(model.weights.layers[1].w_k.matrix.empty());
+  CHECK(model.weights.layers[1].scale == first_of(last, "blk.1.layer_output_scale.weight"));
+}
+
+TEST_CASE("GGUF architectures: Gemma 4's inputs of layers go where they belong") {
+  const auto tensor = [](const std::string& name, Shape shape, float first) {
+    std::size_t n = 1;
+    for (const Index extent : shape) n *= static_cast<std::size_t>(extent);
+    return with_tensor(name, shape, std::vector<float>(n, first));
+  };
+  std::function<void(GgufWriter&)> more = with("gemma4.embedding_length_per_layer_input", std::uint32_t{3});
+  for (const char* const block : {"blk.0.", "blk.1."}) {
+    more = both(more, tensor(std::string(block) + "inp_gate.weight", {3, 8}, -1.0f));
+    more = both(more, tensor(std::string(block) + "proj.weight", {8, 3}, -2.0f));
+    more = both(more, tensor(std::string(block) + "post_norm.weight", {8}, -3.0f));
+  }
+  more = both(more, tensor("per_layer_token_embd.weight", {8, 6}, -4.0f));
+  more = both(more, tensor("per_layer_model_proj.weight", {6, 8}, -5.0f));
+  more = both(more, tensor("per_layer_proj_norm.weight", {3}, -6.0f));
+  const TemporaryFolder folder;
+  const LoadedModel model = load_gguf_model(folder.write("tiny.gguf", TinyModel{"gemma4", {}, more}.bytes()));
+  const LayerWeights& w = model.weights.layers[1];
+  CHECK(is(w.w_input_gate.matrix, 3, 8, -1.0f));
+  CHECK(is(w.w_input_out.matrix, 8, 3, -2.0f));
+  CHECK(is(w.input_post_norm.weight, 8, -3.0f));
+  CHECK(is(model.weights.layer_embedding, 8, 6, -4.0f));
+  CHECK(is(model.weights.w_layer_inputs.matrix, 6, 8, -5.0f));
+  CHECK(model.weights.w_layer_inputs.scale == doctest::Approx(1.0 / std::sqrt(8.0)).epsilon(1e-15));
+  CHECK(is(model.weights.layer_input_norm.weight, 3, -6.0f));
 }
 
 TEST_CASE("GGUF architectures: layers with a window turn by a base of their own, and are not scaled") {

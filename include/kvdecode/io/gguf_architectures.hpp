@@ -7,6 +7,7 @@
 #include <kvdecode/io/architectures/gguf_gemma.hpp>
 #include <kvdecode/io/architectures/gguf_gemma2.hpp>
 #include <kvdecode/io/architectures/gguf_gemma3.hpp>
+#include <kvdecode/io/architectures/gguf_gemma4.hpp>
 #include <kvdecode/io/architectures/gguf_gpt2.hpp>
 #include <kvdecode/io/architectures/gguf_llama.hpp>
 #include <kvdecode/io/architectures/gguf_olmo2.hpp>
@@ -21,8 +22,8 @@
 namespace kvdecode::inline KVDECODE_ABI {
 
 inline constexpr GgufArchitecture kGgufArchitectures[] = {
-    kGgufLlama,  kGgufQwen2, kGgufQwen3,    kGgufQwen3Moe, kGgufGemma, kGgufGemma2,
-    kGgufGemma3, kGgufPhi3,  kGgufStableLm, kGgufOlmo2,    kGgufGpt2,
+    kGgufLlama,  kGgufQwen2,  kGgufQwen3, kGgufQwen3Moe, kGgufGemma, kGgufGemma2,
+    kGgufGemma3, kGgufGemma4, kGgufPhi3,  kGgufStableLm, kGgufOlmo2, kGgufGpt2,
 };
 
 /// The family of that name ("llama"); nullptr if there is none.

@@ -137,6 +137,13 @@ inline void read_gguf_decoder(GgufFields& fields, GgufTensorBinder& tensors, Rot
   read_gguf_rotary(fields, tensors, pairs, model);
 }
 
+/// Before anything with one entry a layer is made.
+inline void require_few_gguf_layers(const GgufFields& fields, const ModelConfig& model) {
+  if (model.n_layers > kMaxDifferingLayers) [[unlikely]]
+    raise(ErrorCode::kBadFile, fields.source(), ": ", fields.name_of("block_count"), " ", model.n_layers,
+          " is beyond any model whose layers differ (", kMaxDifferingLayers, ")");
+}
+
 /// The window attention.sliding_window, or `absent` of files that have no such key (0: none), and which layers see no
 /// further: those that attention.sliding_window_pattern names, a boolean each, or all but every n-th, where n is
 /// that key's value or, without it, `period`; 0: all of them.
@@ -156,9 +163,7 @@ inline std::vector<bool> read_gguf_windows(GgufFields& fields, Index absent, Ind
   }
   const Index window = fields.as_natural(kWindow).value_or(absent);
   if (window == 0) return {};
-  if (model.n_layers > kMaxDifferingLayers) [[unlikely]]
-    raise(ErrorCode::kBadFile, fields.source(), ": ", fields.name_of("block_count"), " ", model.n_layers,
-          " is beyond any model whose layers differ (", kMaxDifferingLayers, ")");
+  require_few_gguf_layers(fields, model);
   for (Index layer = static_cast<Index>(sliding.size()); layer < model.n_layers; ++layer)
     sliding.push_back(period == 0 || (layer + 1) % period != 0);
   set_spans(sliding, window, model);
@@ -239,12 +244,14 @@ inline void bind_gguf_norms(const ModelConfig& model, GgufTensorBinder& tensors,
   }
 }
 
-/// Queries, keys and values by one matrix each or, if there is attn_qkv, by one for all of them.
+/// Layer i, whose tensors' names begin with `layer`: queries, keys and values by one matrix each or, if there is attn_qkv,
+/// by one for all of them. Files may have what makes keys and values also where they are another layer's.
 inline void bind_gguf_attention(const ModelConfig& model, GgufTensorBinder& tensors, const std::string& layer,
-                                GgufBiases biases, LayerWeights& w) {
+                                Index i, GgufBiases biases, LayerWeights& w) {
   const bool is_biased = biases != GgufBiases::kNone;
-  const Index d = model.d_model, d_q = model.n_heads * model.head_dim,
-              d_kv = model.n_kv_heads * model.head_dim;
+  const Index head_dim = model.head_dim_of(i), d = model.d_model, d_q = model.n_heads * head_dim,
+              d_kv = model.n_kv_heads * head_dim;
+  const bool owns_store = model.owns_store(i);
   const std::string fused = layer + "attn_qkv";
   if (tensors.contains(fused + ".weight")) {
     const LinearWeights qkv = gguf_linear(tensors, fused, d_q + 2 * d_kv, d, is_biased);
@@ -256,14 +263,18 @@ inline void bind_gguf_attention(const ModelConfig& model, GgufTensorBinder& tens
     w.w_v = GgufTensorBinder::outputs_of(qkv, d_q + d_kv, d_kv);
   } else {
     w.w_q = gguf_linear(tensors, layer + "attn_q", d_q, d, is_biased);
-    w.w_k = gguf_linear(tensors, layer + "attn_k", d_kv, d, is_biased);
-    w.w_v = gguf_linear(tensors, layer + "attn_v", d_kv, d, is_biased);
+    if (owns_store) w.w_k = gguf_linear(tensors, layer + "attn_k", d_kv, d, is_biased);
+    if (owns_store) w.w_v = gguf_linear(tensors, layer + "attn_v", d_kv, d, is_biased);
   }
   w.w_o = gguf_linear(tensors, layer + "attn_output", d, d_q, biases == GgufBiases::kAll);
+  if (!owns_store)
+    for (const char* const name : {"attn_k.", "attn_v.", "attn_k_norm."})
+      tensors.ignore_prefix(
+          layer + name, "the layer reads the keys and values of layer " + std::to_string(model.store_of(i)));
   if (model.qk_norm == QkNormKind::kNone) return;
   const bool is_whole = model.qk_norm == QkNormKind::kWhole, has_bias = model.norm == NormKind::kLayer;
-  w.q_norm = tensors.norm(layer + "attn_q_norm", is_whole ? d_q : model.head_dim, has_bias);
-  w.k_norm = tensors.norm(layer + "attn_k_norm", is_whole ? d_kv : model.head_dim, has_bias);
+  w.q_norm = tensors.norm(layer + "attn_q_norm", is_whole ? d_q : head_dim, has_bias);
+  if (owns_store) w.k_norm = tensors.norm(layer + "attn_k_norm", is_whole ? d_kv : head_dim, has_bias);
 }
 
 /// A router, and one tensor a projection that holds the matrices of all experts; gate and up may share one.
@@ -308,7 +319,7 @@ inline void bind_gguf_feed_forward(const ModelConfig& model, GgufTensorBinder& t
 }
 
 /// Embedding, layers, final norm, and the head unless it is tied. The norms of a layer come first, then
-/// bind_layer(name, weights) does the rest of it.
+/// bind_layer(name, layer, weights) does the rest of it.
 template <class BindLayer>
 void bind_gguf_decoder(const ModelConfig& model, GgufTensorBinder& tensors, Weights& weights,
                        BindLayer&& bind_layer) {
@@ -317,7 +328,7 @@ void bind_gguf_decoder(const ModelConfig& model, GgufTensorBinder& tensors, Weig
     const std::string layer = "blk." + std::to_string(i) + ".";
     LayerWeights& w = weights.layers.emplace_back();
     bind_gguf_norms(model, tensors, layer, w);
-    bind_layer(layer, w);
+    bind_layer(layer, i, w);
   }
   weights.final_norm = tensors.norm("output_norm", model.d_model, model.norm == NormKind::kLayer);
   if (!model.tied_head) weights.head = gguf_linear(tensors, "output", model.vocab_size, model.d_model);
@@ -327,8 +338,8 @@ void bind_gguf_decoder(const ModelConfig& model, GgufTensorBinder& tensors, Weig
 /// A model of nothing but such layers.
 template <GgufBiases kBiases = GgufBiases::kNone>
 void bind_gguf_decoder_weights(const ModelConfig& model, GgufTensorBinder& tensors, Weights& weights) {
-  bind_gguf_decoder(model, tensors, weights, [&](const std::string& layer, LayerWeights& w) {
-    bind_gguf_attention(model, tensors, layer, kBiases, w);
+  bind_gguf_decoder(model, tensors, weights, [&](const std::string& layer, Index i, LayerWeights& w) {
+    bind_gguf_attention(model, tensors, layer, i, kBiases, w);
     bind_gguf_feed_forward(model, tensors, layer, kBiases, w);
   });
 }

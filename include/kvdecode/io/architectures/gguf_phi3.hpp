@@ -5,6 +5,7 @@
 
 #include <kvdecode/io/architectures/gguf_architecture.hpp>
 
+#include <kvdecode/core/types.hpp>
 #include <kvdecode/model/config.hpp>
 #include <kvdecode/model/weights.hpp>
 
@@ -19,8 +20,8 @@ inline void read_gguf_phi3_config(GgufFields& fields, GgufTensorBinder& tensors,
 }
 
 inline void bind_gguf_phi3_weights(const ModelConfig& model, GgufTensorBinder& tensors, Weights& weights) {
-  bind_gguf_decoder(model, tensors, weights, [&](const std::string& layer, LayerWeights& w) {
-    bind_gguf_attention(model, tensors, layer, GgufBiases::kNone, w);
+  bind_gguf_decoder(model, tensors, weights, [&](const std::string& layer, Index i, LayerWeights& w) {
+    bind_gguf_attention(model, tensors, layer, i, GgufBiases::kNone, w);
     const LinearWeights gate_up =
         gguf_scaled_linear(tensors, layer + "ffn_up", 2 * model.d_ff, model.d_model, false);
     w.w_gate = GgufTensorBinder::outputs_of(gate_up, 0, model.d_ff);
