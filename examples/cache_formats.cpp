@@ -57,7 +57,7 @@ std::vector<Head> heads_of(const kvdecode::FileTransformer<float>& transformer,
                       kvdecode::Segment<ContiguousCache<F32>>{&cache, tokens, kvdecode::Rows::kNone});
   std::vector<Head> heads;
   for (Index layer = 0; layer < cache.shape().n_layers(); ++layer)
-    for (Index head = 0; head < cache.shape()[layer].n_kv_heads; ++head) {
+    for (Index head = 0; cache.shape().owns_store(layer) && head < cache.shape()[layer].n_kv_heads; ++head) {
       const auto rows = [&](const auto& runs, Index dim) {
         std::vector<float> numbers;
         for (const auto& run : runs)
@@ -181,6 +181,8 @@ int compare(const Arguments& arguments) {
   if (transformer.config().is_latent())
     throw std::runtime_error(arguments.model +
                              ": latent attention has no values apart from its keys to compare");
+  if (!transformer.config().layer_head_dim.empty())
+    throw std::runtime_error(arguments.model + ": heads of several lengths are not compared, only of one");
   const std::vector<TokenId> tokens = model.tokenizer().encode(read(arguments.text));
   if (tokens.size() < 2)
     throw std::runtime_error(arguments.text + ": a text of fewer than two tokens says nothing");

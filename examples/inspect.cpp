@@ -236,7 +236,10 @@ void print_memory(const kvdecode::LoadedModel& model, const Arguments& arguments
   std::printf("  %-16s %14s %14s\n", "cache format", "a token",
               ("at " + program::count(max_seq_len)).c_str());
   using Format = kvdecode::CacheFormat;
-  const bool can_turn = kvdecode::takes_rows<kvdecode::Int8, kvdecode::HadInt4>(shape[0]);
+  const bool can_turn =
+      std::all_of(shape.layers.begin(), shape.layers.end(), [](const kvdecode::LayerKvShape& layer) {
+        return kvdecode::takes_rows<kvdecode::Int8, kvdecode::HadInt4>(layer);
+      });
   for (const Format format : {Format::kNative, Format::kF16, Format::kInt8, Format::kInt8HadInt4}) {
     const std::string name(format == Format::kNative ? "f32" : to_string(format));
     kvdecode::visit_cache_format<float>(format, [&]<class K, class V>() {

@@ -445,7 +445,7 @@ inline void ModelConfig::validate_experts() const {
     raise(ErrorCode::kBadArgument, "model config: groups of ", size, " expert have no best two");
 }
 
-/// @param most  elements of a head that may turn
+// most: elements of a head that may turn.
 inline void ModelConfig::validate_rotary(const RotaryConfig& config, Index most) const {
   using detail::raise;
   if (position != PositionKind::kRotary || !config.enabled) return;

@@ -46,12 +46,11 @@ namespace kvdecode::inline KVDECODE_ABI {
 /// Figures of costs are whole numbers in doubles: exact up to 2^53, which no machine counts to, and right to fifteen
 /// digits for what nobody should run. (Int64 would not hold a naive 8B model with 128K tokens.)
 struct MultiplyAdds {
-  double scores = 0.0;       // queries times keys
-  double values = 0.0;       // probabilities times values
-  double projections = 0.0;  // to queries, keys and values, and back
-  double feed_forward =
-      0.0;            // of experts: the router and those chosen; what layers have and make of inputs too
-  double head = 0.0;  // rows of logits
+  double scores = 0.0;        // queries times keys
+  double values = 0.0;        // probabilities times values
+  double projections = 0.0;   // to queries, keys and values, and back
+  double feed_forward = 0.0;  // of experts: the router and those chosen; with the inputs of layers
+  double head = 0.0;          // rows of logits
 
   double attention() const noexcept { return scores + values; }
   double linear() const noexcept { return projections + feed_forward + head; }
