@@ -76,24 +76,79 @@ KVDECODE_INLINE void prefetch_rows(const std::byte* rows, Index row_stride, Inde
   });
 }
 
+/// What the blocks of R rows share.
+template <class F, int R>
+class SharedByBlocks {
+ public:
+  KVDECODE_INLINE SharedByBlocks(const std::byte*, Index) {}
+  /// Goes on to the blocks at `rows`.
+  KVDECODE_INLINE void go_to(const std::byte* rows, Index row_stride, bool) {
+    simd::unroll<R>([&](auto r) KVDECODE_INLINE_LAMBDA { scales_[r] = F::scales(rows + r * row_stride); });
+  }
+  KVDECODE_INLINE const typename F::Scales& operator[](int r) const { return scales_[r]; }
+
+ private:
+  typename F::Scales scales_[R];
+};
+
+/// Whether blocks of the format share one binary16, their first number, and nothing else.
+template <class F>
+concept SharesOneHalf = requires {
+  requires F::Layout::kHasHalfScales && !F::Layout::kHasMinimum;
+  requires sizeof(typename F::Scales) == sizeof(float);
+};
+
+/// Halves of several rows are widened together, a block ahead of where they are used, and spread from memory.
+template <SharesOneHalf F, int R>
+requires simd::Column<R>::kIsFast class SharedByBlocks<F, R> {
+ public:
+  KVDECODE_INLINE SharedByBlocks(const std::byte* rows, Index row_stride)
+      : next_(simd::Column<R>::load(rows, row_stride)) {}
+  KVDECODE_INLINE void go_to(const std::byte* rows, Index row_stride, bool is_last) {
+    static_assert(sizeof scales_ == R * sizeof(float));
+    next_.storeu(static_cast<float*>(static_cast<void*>(scales_)));
+    simd::keep_in_memory(scales_);
+    next_ = simd::Column<R>::load(is_last ? rows : rows + F::kBlockBytes, row_stride);
+  }
+  KVDECODE_INLINE const typename F::Scales& operator[](int r) const { return scales_[r]; }
+
+ private:
+  simd::Column<R> next_;
+  typename F::Scales scales_[R];
+};
+
 /// Whole blocks of R rows times one row of x, from number 0 on. @return the numbers done
 template <class F, class S, int R>
 KVDECODE_INLINE Index accumulate_blocks(const std::byte* rows, Index row_stride, const S* x, Index n,
                                         Lanes<S> (&lanes)[R]) {
   // So many at a time that what layouts compute from an index is constant.
   constexpr int kBlock = static_cast<int>(F::kBlock), kGroup = kBlock < 128 ? kBlock : 128;
+  constexpr int kTogether = F::kTogether;
+  // Where there are registers for them, the numbers of several rows come before their products: they wait for one another.
+  constexpr int kTileRows = simd::kVectorRegisters >= 32 && Lanes<S>::regs == 1 && R % 4 == 0 ? 4 : 1;
   const Index n_whole = n / kBlock * kBlock;
+  if (n_whole == 0) return 0;
+  SharedByBlocks<F, R> shared(rows, row_stride);
   for (Index k = 0; k < n_whole; k += kBlock, rows += F::kBlockBytes) {
-    typename F::Scales scales[R];
-    simd::unroll<R>([&](auto r) KVDECODE_INLINE_LAMBDA { scales[r] = F::scales(rows + r * row_stride); });
+    shared.go_to(rows, row_stride, k + kBlock == n_whole);
     for (int g = 0; g < kBlock / kGroup; ++g)
-      simd::unroll<kGroup / (2 * kLanes)>([&](auto part) KVDECODE_INLINE_LAMBDA {
-        const int i = g * kGroup + part * 2 * kLanes;
-        const Lanes<S> first_x = Lanes<S>::loadu(x + k + i), second_x = Lanes<S>::loadu(x + k + i + kLanes);
-        simd::unroll<R>([&](auto r) KVDECODE_INLINE_LAMBDA {
-          const auto pair = F::pair(rows + r * row_stride, scales[r], i);
-          lanes[r] = fma(simd::convert<S>(pair.first), first_x, lanes[r]);
-          lanes[r] = fma(simd::convert<S>(pair.second), second_x, lanes[r]);
+      simd::unroll<kGroup / kTogether>([&](auto part) KVDECODE_INLINE_LAMBDA {
+        const int i = g * kGroup + part * kTogether;
+        Lanes<S> some_x[kTogether / kLanes];
+        simd::unroll<kTogether / kLanes>(
+            [&](auto j) KVDECODE_INLINE_LAMBDA { some_x[j] = Lanes<S>::loadu(x + k + i + j * kLanes); });
+        simd::unroll<R / kTileRows>([&](auto tile) KVDECODE_INLINE_LAMBDA {
+          Lanes<S> w[kTileRows][kTogether / kLanes];
+          simd::unroll<kTileRows>([&](auto r) KVDECODE_INLINE_LAMBDA {
+            constexpr int row = tile * kTileRows + r;
+            F::template some<S>(rows + row * row_stride, shared[row], i, w[r]);
+          });
+          if constexpr (kTileRows > 1) simd::hold_order(w);
+          simd::unroll<kTileRows>([&](auto r) KVDECODE_INLINE_LAMBDA {
+            Lanes<S>& sums = lanes[tile * kTileRows + r];
+            simd::unroll<kTogether / kLanes>(
+                [&](auto j) KVDECODE_INLINE_LAMBDA { sums = fma(w[r][j], some_x[j], sums); });
+          });
         });
       });
   }

@@ -27,6 +27,9 @@ struct Integers {
 struct LanesPair {
   Lanes<float> first, second;
 };
+struct LanesQuad {
+  Lanes<float> first, second, third, fourth;
+};
 }  // namespace detail
 
 /// The layout of a block.
@@ -39,6 +42,7 @@ struct LanesPair {
 /// | B::Scales, B::scales(block) | what the numbers of a block share, ready for use |
 /// | B::values(block, scales, i) | numbers i … i+15, the same bits as value(); i is a multiple of 16 |
 /// | B::pair(block, scales, i) | optional: numbers i … i+31 as two times 16, where that saves something; i is a multiple of 32 |
+/// | B::quad(block, scales, i) | optional: numbers i … i+63, likewise; i is a multiple of 64 |
 /// | B::encode(values, block) | optional: stores kSize doubles |
 /// | B::kIsRowByRow | optional: true of formats that are multiplied one row at a time, by a fraction of the code |
 ///
@@ -85,6 +89,11 @@ struct BlockFormat {
   static constexpr Index kBlockBytes = B::kBytes;
   using Layout = B;
   using Scales = typename B::Scales;
+  /// How many numbers are best computed together: what they share is computed once.
+  static constexpr int kTogether = requires(const std::byte* block, const Scales& scales) {
+    B::quad(block, scales, 0);
+  }
+  ? 4 * kLanes : 2 * kLanes;
   /// Whole blocks: the last may be used in part.
   static constexpr Index row_bytes(Index n) { return (n + kBlock - 1) / kBlock * B::kBytes; }
 
@@ -114,6 +123,22 @@ struct BlockFormat {
       return B::pair(block, scales, i);
     else
       return {B::values(block, scales, i), B::values(block, scales, i + kLanes)};
+  }
+  /// Numbers i … i + kTogether - 1.
+  template <std::floating_point S>
+  static KVDECODE_INLINE void some(const std::byte* block, const Scales& scales, int i,
+                                   Lanes<S> (&numbers)[kTogether / kLanes]) {
+    if constexpr (kTogether == 4 * kLanes) {
+      const detail::LanesQuad quad = B::quad(block, scales, i);
+      numbers[0] = simd::convert<S>(quad.first);
+      numbers[1] = simd::convert<S>(quad.second);
+      numbers[2] = simd::convert<S>(quad.third);
+      numbers[3] = simd::convert<S>(quad.fourth);
+    } else {
+      const detail::LanesPair two = pair(block, scales, i);
+      numbers[0] = simd::convert<S>(two.first);
+      numbers[1] = simd::convert<S>(two.second);
+    }
   }
   /// A last block in part is filled up with zeros.
   template <class S>
@@ -164,6 +189,8 @@ struct Levels {
 };
 inline constexpr Levels kZeroToFifteen{{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}};
 
+inline constexpr float kNoMinimum = 0.0f;
+
 /// The numbers that four bits stand for in a block: scale * level, and where there is one + minimum. All sixteen, where
 /// a machine looks numbers up; else what makes them.
 template <bool has_minimum, bool picks = simd::kPicksFast>
@@ -179,9 +206,12 @@ struct FourBitNumbers {
     else
       shared = {simd::load_f16(block), minimum};
   }
-  KVDECODE_INLINE FourBitNumbers(const Levels& levels, float scale, float minimum = 0.0f) {
-    if constexpr (picks)
-      shared = of(levels.lanes(), Lanes<float>::set1(scale), Lanes<float>::set1(minimum));
+  KVDECODE_INLINE FourBitNumbers(const Levels& levels, const float& scale,
+                                 const float& minimum = kNoMinimum) {
+    if constexpr (picks && has_minimum)
+      shared = of(levels.lanes(), simd::broadcast(scale), simd::broadcast(minimum));
+    else if constexpr (picks)
+      shared = of(levels.lanes(), simd::broadcast(scale), {});
     else
       shared = {scale, minimum};
   }
@@ -197,7 +227,7 @@ struct FourBitNumbers {
   static KVDECODE_INLINE Lanes<float> of(const Lanes<float>& level, const Lanes<float>& scale,
                                          const Lanes<float>& minimum) {
     if constexpr (has_minimum)
-      return add(mul(scale, level), minimum);
+      return simd::scale_and_shift(level, scale, minimum);
     else
       return mul(scale, level);
   }

@@ -31,7 +31,7 @@ struct Q2_KBlock {
     const simd::Bytes both = simd::load_bytes(block);
     return {
         mul(Lanes<float>::set1(simd::load_f16(block + kScale)), simd::to_lanes(simd::bit_field(both, 0, 15))),
-        mul(Lanes<float>::set1(simd::load_f16(block + kMinimum)),
+        mul(Lanes<float>::set1(-simd::load_f16(block + kMinimum)),
             simd::to_lanes(simd::bit_field(both, 4, 15)))};
   }
   template <class Rows>
@@ -44,8 +44,8 @@ struct Q2_KBlock {
             simd::bit_field(both, 4, 15)};
   }
   static KVDECODE_INLINE Lanes<float> values(const std::byte* block, const Scales& scales, int i) {
-    return sub(mul(Lanes<float>::set1(scales.scale[i / 16]), simd::to_lanes(codes(block, i))),
-               Lanes<float>::set1(scales.minimum[i / 16]));
+    return simd::scale_and_shift(simd::to_lanes(codes(block, i)), simd::broadcast(scales.scale[i / 16]),
+                                 simd::broadcast(scales.minimum[i / 16]));
   }
 };
 

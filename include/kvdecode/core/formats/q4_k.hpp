@@ -27,19 +27,14 @@ struct Q4_KBlock {
     const float minimum = mul(scale_at(block + kMinimum), static_cast<float>(s.minimum));
     return mul(scale, static_cast<float>(q)) - minimum;
   }
-  using Scales = SubScalesAndMinimums;
-  /// With minimums to be added.
-  static KVDECODE_INLINE Scales scales(const std::byte* block) {
-    const Lanes<float> both = simd::to_lanes(six_bit_scales(block + kScales));
-    return {mul(Lanes<float>::set1(simd::load_f16(block)), both),
-            mul(Lanes<float>::set1(-simd::load_f16(block + kMinimum)), both)};
-  }
+  using Scales = SixBitScales;
+  static KVDECODE_INLINE Scales scales(const std::byte* block) { return Scales(block); }
   template <class Rows>
   static KVDECODE_INLINE auto codes(Rows block, int i) {
     return simd::bit_field(simd::load_bytes(block + kCodes + i / 64 * 32 + i % 32), i / 32 % 2 * 4, 15);
   }
   static KVDECODE_INLINE Integers integers(const std::byte* block) {
-    const simd::Bytes both = six_bit_scales(block + kScales);
+    const simd::Bytes both = six_bit_scales(block);
     return {simd::load_f16(block), -simd::load_f16(block + kMinimum), both, simd::upper_half(both)};
   }
   static KVDECODE_INLINE Lanes<float> values(const std::byte* block, const Scales& scales, int i) {
@@ -49,10 +44,17 @@ struct Q4_KBlock {
     const FourBitNumbers<true> shared = numbers(scales, i);
     return {some(shared, block, i), some(shared, block, i + kLanes)};
   }
+  static KVDECODE_INLINE LanesQuad quad(const std::byte* block, const Scales& scales, int i) {
+    const FourBitNumbers<true> low = numbers(scales, i), high = numbers(scales, i + 32);
+    const simd::Bytes first = simd::load_bytes(block + kCodes + i / 2),
+                      second = simd::load_bytes(block + kCodes + i / 2 + 16);
+    return {low(simd::bit_field(first, 0, 15), first, 0), low(simd::bit_field(second, 0, 15), second, 0),
+            high(simd::bit_field(first, 4, 15), first, 4), high(simd::bit_field(second, 4, 15), second, 4)};
+  }
 
  private:
   static KVDECODE_INLINE FourBitNumbers<true> numbers(const Scales& scales, int i) {
-    return {kZeroToFifteen, scales.scale[i / 32], scales.minimum[8 + i / 32]};
+    return {kZeroToFifteen, scales.scale(i / 32), scales.minimum(i / 32)};
   }
   static KVDECODE_INLINE Lanes<float> some(const FourBitNumbers<true>& numbers, const std::byte* block,
                                            int i) {

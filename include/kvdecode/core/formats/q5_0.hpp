@@ -32,6 +32,11 @@ struct Q5_0Block {
     return (low | high) - 16;
   }
   static KVDECODE_INLINE Integers integers(const std::byte* block) { return {simd::load_f16(block)}; }
+  static KVDECODE_INLINE LanesPair pair(const std::byte* block, const Scales& scales, int i) {
+    const Lanes<float> scale = simd::broadcast(scales.scale);
+    return {mul(scale, simd::to_lanes(codes(block, i))),
+            mul(scale, simd::to_lanes(codes(block, i + kLanes)))};
+  }
   static KVDECODE_INLINE Lanes<float> values(const std::byte* block, const Scales& scales, int i) {
     return mul(Lanes<float>::set1(scales.scale), simd::to_lanes(codes(block, i)));
   }

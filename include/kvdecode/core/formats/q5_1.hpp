@@ -37,8 +37,8 @@ struct Q5_1Block {
     return {simd::load_f16(block), simd::load_f16(block + kMinimum)};
   }
   static KVDECODE_INLINE Lanes<float> values(const std::byte* block, const Scales& scales, int i) {
-    return add(mul(Lanes<float>::set1(scales.scale), simd::to_lanes(codes(block, i))),
-               Lanes<float>::set1(scales.minimum));
+    return simd::scale_and_shift(simd::to_lanes(codes(block, i)), Lanes<float>::set1(scales.scale),
+                                 Lanes<float>::set1(scales.minimum));
   }
 };
 

@@ -28,12 +28,8 @@ struct Q5_KBlock {
     const float minimum = mul(scale_at(block + kMinimum), static_cast<float>(s.minimum));
     return mul(scale, static_cast<float>(low | high << 4)) - minimum;
   }
-  using Scales = SubScalesAndMinimums;
-  static KVDECODE_INLINE Scales scales(const std::byte* block) {
-    const Lanes<float> both = simd::to_lanes(six_bit_scales(block + kScales));
-    return {mul(Lanes<float>::set1(simd::load_f16(block)), both),
-            mul(Lanes<float>::set1(simd::load_f16(block + kMinimum)), both)};
-  }
+  using Scales = SixBitScales;
+  static KVDECODE_INLINE Scales scales(const std::byte* block) { return Scales(block); }
   template <class Rows>
   static KVDECODE_INLINE auto codes(Rows block, int i) {
     const auto low =
@@ -42,12 +38,12 @@ struct Q5_KBlock {
     return low | high;
   }
   static KVDECODE_INLINE Integers integers(const std::byte* block) {
-    const simd::Bytes both = six_bit_scales(block + kScales);
+    const simd::Bytes both = six_bit_scales(block);
     return {simd::load_f16(block), -simd::load_f16(block + kMinimum), both, simd::upper_half(both)};
   }
   static KVDECODE_INLINE Lanes<float> values(const std::byte* block, const Scales& scales, int i) {
-    return sub(mul(Lanes<float>::set1(scales.scale[i / 32]), simd::to_lanes(codes(block, i))),
-               Lanes<float>::set1(scales.minimum[8 + i / 32]));
+    return simd::scale_and_shift(simd::to_lanes(codes(block, i)), simd::broadcast(scales.scale(i / 32)),
+                                 simd::broadcast(scales.minimum(i / 32)));
   }
 };
 

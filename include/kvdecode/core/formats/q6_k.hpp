@@ -42,7 +42,7 @@ struct Q6_KBlock {
     return {simd::load_f16(block + kScale), 0.0f, simd::load_bytes(block + kScales)};
   }
   static KVDECODE_INLINE Lanes<float> values(const std::byte* block, const Scales& scales, int i) {
-    return mul(Lanes<float>::set1(scales.scale[i / 16]), simd::to_lanes(codes(block, i)));
+    return mul(simd::broadcast(scales.scale[i / 16]), simd::to_lanes(codes(block, i)));
   }
 };
 

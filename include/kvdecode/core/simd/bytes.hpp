@@ -265,12 +265,97 @@ KVDECODE_INLINE float load_f16(const std::byte* p) {
 #endif
 }
 
+/// A float in memory, in all lanes.
+KVDECODE_INLINE Lanes<float> broadcast(const float& x) {
+#if defined(EIGEN_VECTORIZE_AVX512)
+  // The instruction for integers: that for floats, which compilers take, has to wait for a unit that shuffles (Zen 4).
+  Lanes<float> lanes;
+  asm("vpbroadcastd\t{%1, %0|%0, %1}" : "=v"(lanes.r[0]) : "m"(x));
+  return lanes;
+#else
+  return Lanes<float>::set1(x);
+#endif
+}
+
+/// scale * code + minimum, of codes and scales of so few bits that their product is exact: one rounding or two, it is the
+/// same number.
+KVDECODE_INLINE Lanes<float> scale_and_shift(const Lanes<float>& code, const Lanes<float>& scale,
+                                             const Lanes<float>& minimum) {
+#if KVDECODE_HAS_FMA
+  return fma(scale, code, minimum);
+#else
+  return add(mul(scale, code), minimum);
+#endif
+}
+
+/// R binary16s, the first at p and each `stride` bytes after the one before, as floats.
+template <int R>
+struct Column {
+  static constexpr bool kIsFast = false;
+};
+#if defined(EIGEN_VECTORIZE_AVX2) && defined(__F16C__)
+namespace detail {
+KVDECODE_INLINE short load_short(const std::byte* p) {
+  short h;
+  std::memcpy(&h, p, sizeof h);
+  return h;
+}
+}  // namespace detail
+template <>
+struct Column<4> {
+  static constexpr bool kIsFast = true;
+  __m128 v;
+
+  static KVDECODE_INLINE Column load(const std::byte* p, Index stride) {
+    const auto half = [&](int r) KVDECODE_INLINE_LAMBDA { return detail::load_short(p + r * stride); };
+    return {_mm_cvtph_ps(_mm_setr_epi16(half(0), half(1), half(2), half(3), 0, 0, 0, 0))};
+  }
+  KVDECODE_INLINE void storeu(float* out) const { _mm_storeu_ps(out, v); }
+};
+template <>
+struct Column<8> {
+  static constexpr bool kIsFast = true;
+  __m256 v;
+
+  static KVDECODE_INLINE Column load(const std::byte* p, Index stride) {
+    const auto half = [&](int r) KVDECODE_INLINE_LAMBDA { return detail::load_short(p + r * stride); };
+    return {_mm256_cvtph_ps(
+        _mm_setr_epi16(half(0), half(1), half(2), half(3), half(4), half(5), half(6), half(7)))};
+  }
+  KVDECODE_INLINE void storeu(float* out) const { _mm256_storeu_ps(out, v); }
+};
+#endif
+
+/// Has what lies there read from memory, wherever it was computed.
+template <class T>
+KVDECODE_INLINE void keep_in_memory(T& object) {
+  asm("" : "+m"(object));
+}
+
+/// The binary16 at p in lanes 0 … 7, minus the one behind it in the others.
+KVDECODE_INLINE Lanes<float> plus_and_minus_f16(const std::byte* p) {
+  Lanes<float> lanes;
+#if defined(EIGEN_VECTORIZE_AVX512)
+  const __m128i sign_of_second = _mm_cvtsi32_si128(static_cast<int>(0x80000000u));
+  const __m128 both = _mm_cvtph_ps(_mm_xor_si128(_mm_loadu_si32(p), sign_of_second));
+  const __m512i places = _mm512_setr_epi32(0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1);
+  lanes.r[0] = _mm512_maskz_permutexvar_ps(0xffff, places, _mm512_zextps128_ps512(both));
+#else
+  const float first = load_f16(p), second = -load_f16(p + 2);
+  Lanes<float>::each([&](auto i) KVDECODE_INLINE_LAMBDA {
+    lanes.r[i] = Lanes<float>::R::set1(i * Lanes<float>::width < kLanes / 2 ? first : second);
+  });
+#endif
+  return lanes;
+}
+
 /// The finite binary16 at p times 2^-112, in all lanes: no more than its bits moved, by way of memory. Widening and
 /// spreading a register would wait for the units that multiply, which are busy where blocks are unpacked.
 KVDECODE_INLINE Lanes<float> broadcast_small_f16(const std::byte* p) {
-  std::uint16_t half;
+  std::int16_t half;
   std::memcpy(&half, p, sizeof half);
-  float scale = std::bit_cast<float>((half & 0x7fffu) << 13 | (half & 0x8000u) << 16);
+  // The sign goes to all bits above the others.
+  float scale = std::bit_cast<float>(static_cast<std::uint32_t>(half) << 13 & 0x8fffe000u);
   asm("" : "+m"(scale));
   return Lanes<float>::set1(scale);
 }

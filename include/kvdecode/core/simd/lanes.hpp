@@ -209,4 +209,18 @@ KVDECODE_INLINE void tree_sums(const Lanes<S> (&v)[N], S* out) {
   });
 }
 
+namespace simd {
+
+/// Keeps what is computed from these lanes behind all of them in the program, where compilers would mix it.
+template <class S, int n, int m>
+KVDECODE_INLINE void hold_order(Lanes<S> (&lanes)[n][m]) {
+  // In order are only statements like these: the second of the first lanes comes after the first of the last.
+  for (int pass = 0; pass < 2; ++pass)
+    unroll<n * m>([&](auto i) KVDECODE_INLINE_LAMBDA {
+      for (auto& some : lanes[i / m][i % m].r) asm volatile("" : KVDECODE_SEALED(some));
+    });
+}
+
+}  // namespace simd
+
 }  // namespace kvdecode

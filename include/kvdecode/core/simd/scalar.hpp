@@ -15,14 +15,15 @@
 // contract it into a later addition. Emits no instruction. (A macro: GCC warns where a packet type is a
 // template argument.)
 #if defined(__AVX512F__)
-#define KVDECODE_SEAL(value) asm("" : "+v"(value))
+#define KVDECODE_SEALED "+v"
 #elif defined(__x86_64__)
-#define KVDECODE_SEAL(value) asm("" : "+x"(value))
+#define KVDECODE_SEALED "+x"
 #elif defined(__aarch64__)
-#define KVDECODE_SEAL(value) asm("" : "+w"(value))
+#define KVDECODE_SEALED "+w"
 #else
-#define KVDECODE_SEAL(value) asm("" : "+m"(value))
+#define KVDECODE_SEALED "+m"
 #endif
+#define KVDECODE_SEAL(value) asm("" : KVDECODE_SEALED(value))
 
 // Whether one instruction fuses a multiplication and an addition.
 #if defined(__FMA__) || defined(__aarch64__)
