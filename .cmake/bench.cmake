@@ -45,8 +45,16 @@ if(bench_sources)
     USES_TERMINAL VERBATIM)
 endif()
 
-# bench/bench_model.cpp -> <build>/bench/bench_model, where what it reads models and arguments with is there.
+# bench/core_limits.cpp, bench_model.cpp -> <build>/bench/, where what they read arguments, and models, with is there.
 find_package(CLI11 CONFIG QUIET)
+if(TARGET CLI11::CLI11)
+  add_executable(core_limits "${PROJECT_SOURCE_DIR}/bench/core_limits.cpp")
+  target_link_libraries(core_limits PRIVATE kvdecode::native CLI11::CLI11)
+  if(TARGET kvdecode::compiled)
+    target_link_libraries(core_limits PRIVATE kvdecode::compiled)
+  endif()
+  set_target_properties(core_limits PROPERTIES RUNTIME_OUTPUT_DIRECTORY "$<1:${PROJECT_BINARY_DIR}/bench>")
+endif()
 if(TARGET kvdecode::pipeline AND TARGET CLI11::CLI11)
   add_executable(bench_model "${PROJECT_SOURCE_DIR}/bench/bench_model.cpp")
   target_link_libraries(bench_model PRIVATE kvdecode::pipeline kvdecode::native CLI11::CLI11)

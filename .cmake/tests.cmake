@@ -167,6 +167,10 @@ if(TARGET kvdecode_bench)
     set_tests_properties(bench.plot PROPERTIES LABELS bench SKIP_RETURN_CODE 77)
   endif()
 endif()
+if(TARGET core_limits)
+  add_test(NAME bench.core_limits COMMAND "${tools_dir}/check_core_limits.sh" $<TARGET_FILE:core_limits>)
+  set_tests_properties(bench.core_limits PROPERTIES LABELS bench)
+endif()
 if(TARGET bench_model AND EXISTS "${PROJECT_SOURCE_DIR}/${shipped_model}/config.json")
   add_test(NAME bench.model
            COMMAND "${tools_dir}/check_bench_model.sh" $<TARGET_FILE:bench_model>
