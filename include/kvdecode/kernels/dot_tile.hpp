@@ -5,6 +5,7 @@
 
 #include <kvdecode/core/element_formats.hpp>
 #include <kvdecode/core/scalar.hpp>
+#include <kvdecode/core/simd/bytes.hpp>
 #include <kvdecode/core/sums.hpp>
 
 namespace kvdecode::inline KVDECODE_ABI::kernels {
