@@ -571,6 +571,9 @@ TEST_CASE(
   for (const Index store : {Index{-1}, Index{3}, std::numeric_limits<Index>::max()})
     CHECK(stores({0, 1, store}) ==
           reads + std::to_string(store) + ", which is no earlier layer that has its own");
+  CHECK(stores({2, 1, 2}) ==
+        "model config: layer 0 reads the keys and values of layer 2, which is no earlier layer that has its "
+        "own");
   CHECK(stores({0, 0, 1}) == reads + "1, which is no earlier layer that has its own");
   CHECK(refused("borrowed mixed", [](ModelConfig& c) {
           c.kv_stores = {0, 1, 1};

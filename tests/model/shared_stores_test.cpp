@@ -139,6 +139,22 @@ TEST_CASE_TEMPLATE("shared stores: no number of threads and tiles shows", S, flo
   }
 }
 
+TEST_CASE_TEMPLATE("layer inputs: sequences of one call have those of their own tokens", S, float, double) {
+  const RandomModel model("borrowed layer_inputs");
+  const Transformer<S> transformer(model.config, model.weights);
+  const std::vector<TokenId> a = random_tokens(5, 37, 6), b = random_tokens(3, 37, 7);
+  using Cache = GrowingCache<Native<S>>;
+  Cache first(transformer.kv_shape(), 9), second(transformer.kv_shape(), 9);
+  const Segment<Cache> both[] = {{&first, a, Rows::kAll}, {&second, b, Rows::kAll}};
+  Workspace<S> workspace;
+  const std::vector<S> actual =
+      flat(kvdecode_test::copied(transformer.forward(workspace, {}, std::span<const Segment<Cache>>(both))));
+  std::vector<S> expected = flat(all_logits<S>(transformer, a));
+  const std::vector<S> more = flat(all_logits<S>(transformer, b));
+  expected.insert(expected.end(), more.begin(), more.end());
+  check_same_bits(actual, expected);
+}
+
 TEST_CASE_TEMPLATE(
     "layer inputs: a token is what both embeddings have of it, a scale what multiplies the stream", S, float,
     double) {
