@@ -10,6 +10,7 @@
 #include <io/gguf_support.hpp>
 #include <nlohmann/json.hpp>
 #include <text/golden_files.hpp>
+#include <text/golden_vectors.hpp>
 
 #include <algorithm>
 #include <cstdint>
@@ -26,11 +27,9 @@ using namespace kvdecode_test;
 using kvdecode::TokenId;
 using kvdecode::Tokenizer;
 using kvdecode::TokenizerSpec;
-using Json = nlohmann::json;
 
 namespace {
 
-using Ids = std::vector<TokenId>;
 using Texts = std::vector<std::string>;
 
 constexpr std::int32_t kNormal = 1, kUnknown = 2, kControl = 3, kUserDefined = 4, kUnused = 5, kByte = 6;
@@ -133,31 +132,6 @@ Fields fields_of(const Json& json, const std::string& pre) {
   return fields;
 }
 
-void check_vectors(const Tokenizer& tokenizer, const std::string& folder) {
-  for (const Json& record : read_json(folder + "/vectors.json")) {
-    CAPTURE(record.at("name").get<std::string>());
-    const std::string text = record.at("text").get<std::string>();
-    const Ids ids = record.at("ids").get<Ids>();
-    const Ids plain = record.at("ids_no_special").get<Ids>();
-    const Ids as_text =
-        record.contains("ids_special_as_text") ? record.at("ids_special_as_text").get<Ids>() : plain;
-    CHECK(to_text(tokenizer.encode(text)) == to_text(ids));
-    CHECK(to_text(tokenizer.encode(text, {.add_special_tokens = false})) == to_text(plain));
-    CHECK(to_text(tokenizer.encode(text, {.add_special_tokens = false, .special_as_text = true})) ==
-          to_text(as_text));
-    CHECK(tokenizer.decode(ids) == record.at("decoded").get<std::string>());
-    CHECK(tokenizer.decode(ids, {.skip_special = false}) == record.at("decoded_raw").get<std::string>());
-  }
-  for (const Json& record : read_json(folder + "/streaming.json")) {
-    CAPTURE(record.at("name").get<std::string>());
-    kvdecode::StreamingDetokenizer stream(tokenizer, {.skip_special = false});
-    std::string text;
-    for (const TokenId id : record.at("ids").get<Ids>()) text += stream.push(id);
-    text += stream.flush();
-    CHECK(text == record.at("full").get<std::string>());
-  }
-}
-
 /// @param pre  the name of the pre-tokenizer, empty for a vocabulary with byte fallback
 void check_golden(const std::string& name, const std::string& pre,
                   const std::function<void(io_test::GgufWriter&)>& more) {
@@ -165,7 +139,9 @@ void check_golden(const std::string& name, const std::string& pre,
   const std::string folder = tokenizer_data("synthetic/" + name);
   Fields fields = fields_of(read_json(folder + "/tokenizer.json"), pre);
   fields.more = more;
-  check_vectors(Tokenizer(read(fields)), folder);
+  const Tokenizer tokenizer(read(fields));
+  check_vectors(tokenizer, folder);
+  check_streams(tokenizer, folder);
 }
 
 std::string pieces_of(const std::string& pre, const std::string& text) {
