@@ -143,7 +143,7 @@ if(EXISTS "${PROJECT_SOURCE_DIR}/${shipped_model}/config.json")
   endforeach()
   if(TARGET inspect)
     set_tests_properties(examples.inspect PROPERTIES
-                         PASS_REGULAR_EXPRESSION "BF16 +56 tensors.*LlamaForCausalLM.*f32 +3.00 KiB +1.50 MiB.*over files and cache")
+                         PASS_REGULAR_EXPRESSION "BF16 +56 tensors.*LlamaForCausalLM.*f32 +3.00 KiB +1.50 MiB.*int8/had_int4 [^\n]*recommended.*over files and cache")
   endif()
   if(TARGET logits AND TARGET generate AND TARGET compare)
     add_test(NAME examples.failures
