@@ -11,6 +11,7 @@
 
 #include <span>
 #include <string>
+#include <thread>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -411,6 +412,37 @@ TEST_CASE("AnyDecoder: takes over any decoder") {
   CHECK(any.max_seq_len() == 9);
   CHECK(any.statistics().cache_bytes ==
         ContiguousCache<F64, F16>::required_bytes(small_transformer<double>().kv_shape(), 9));
+}
+
+TEST_CASE(
+    "decoder: on one team, within its tasks and on several threads at once, each gives what it gives alone") {
+  const auto transformer = small_transformer("gqa");
+  const std::vector<TokenId> tokens = random_tokens(60, 37, 5);
+  const auto logits_by = [&](kvdecode::ExecutorRef exec, Index chunk) {
+    Decoder decoder(transformer, Cached<>{.prefill_chunk = chunk}, exec);
+    decoder.append(std::span(tokens).first(40));
+    for (std::size_t i = 40; i < 59; ++i) decoder.step(tokens[i]);
+    const auto last = decoder.step(tokens[59]);
+    return std::vector<float>(last.begin(), last.end());
+  };
+  const std::vector<float> alone = logits_by({}, 512);
+  kvdecode::ThreadTeam team(2);
+  check_same_bits(logits_by(team, 7), alone);
+  // Each task of a step of the team decodes on the team.
+  std::vector<std::vector<float>> nested(3);
+  auto task = [&](Index i) noexcept { nested[static_cast<std::size_t>(i)] = logits_by(team, 3 + i); };
+  team.parallel_for(3, task);
+  for (const std::vector<float>& logits : nested) check_same_bits(logits, alone);
+  // Whoever finds the team busy runs its own tasks.
+  std::vector<std::vector<float>> concurrent(3);
+  const auto work = [&](std::size_t i) {
+    for (int round = 0; round < 5; ++round) concurrent[i] = logits_by(team, 5);
+  };
+  std::thread second(work, 1), third(work, 2);
+  work(0);
+  second.join();
+  third.join();
+  for (const std::vector<float>& logits : concurrent) check_same_bits(logits, alone);
 }
 
 TEST_CASE("decoder: sequences of one pool share the pages of their prompt") {

@@ -117,9 +117,12 @@ std::vector<float> last_logits(const kvdecode::ModelConfig& config, const kvdeco
 
 TEST_CASE("laws: rounding activations changes quantized models, and no others") {
   const kvdecode::ModelConfig config = config_of(0);
-  const kvdecode::Weights plain = kvdecode_test::random_weights(config, {.seed = 3});
-  kvdecode_test::check_same_bits(last_logits<Int8Activations>(config, plain),
-                                 last_logits<ExactActivations>(config, plain));
+  for (const kvdecode::FormatId format : {kvdecode::FormatId::kF32, kvdecode::FormatId::kF16,
+                                          kvdecode::FormatId::kBF16, kvdecode::FormatId::kF64}) {
+    const kvdecode::Weights plain = kvdecode_test::random_weights(config, {.seed = 3, .format = format});
+    kvdecode_test::check_same_bits(last_logits<Int8Activations>(config, plain),
+                                   last_logits<ExactActivations>(config, plain));
+  }
   const kvdecode::Weights blocks = kvdecode_test::random_block_weights<kvdecode::Q8_0>(config, 3);
   CHECK(last_logits<Int8Activations>(config, blocks) != last_logits<ExactActivations>(config, blocks));
 }
