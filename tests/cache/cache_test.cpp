@@ -10,6 +10,7 @@
 #include <kvdecode/cache/growing.hpp>
 #include <kvdecode/cache/paged.hpp>
 #include <kvdecode/cache/sliding_window.hpp>
+#include <kvdecode/core/cache_formats.hpp>
 #include <kvdecode/core/counting.hpp>
 #include <kvdecode/core/error.hpp>
 #include <kvdecode/model/cache_bytes.hpp>
@@ -25,6 +26,7 @@
 
 namespace {
 
+using kvdecode::Asym4;
 using kvdecode::BF16;
 using kvdecode::ContiguousCache;
 using kvdecode::Counting;
@@ -36,6 +38,9 @@ using kvdecode::F32;
 using kvdecode::F64;
 using kvdecode::GrowingCache;
 using kvdecode::Index;
+using kvdecode::Int3;
+using kvdecode::Int4;
+using kvdecode::Int8;
 using kvdecode::KvShape;
 using kvdecode::PagedCache;
 using kvdecode::Raw;
@@ -60,12 +65,13 @@ struct On {
       On<GrowingCache<F32>, float>, On<GrowingCache<F64, F16>, double>,                                   \
       On<GrowingCache<Raw<Counting<float>>>, Counting<float>>, On<PagedCache<1>, float>,                  \
       On<PagedCache<3, BF16>, float>, On<PagedCache<16, F64, F16>, double>,                               \
-      On<PagedCache<7, Raw<Counting<float>>>, Counting<float>>
-#define KVDECODE_TEST_CACHES                                                                              \
-  KVDECODE_TEST_SHIFTABLE_CACHES, On<SlidingWindowCache<F32>, float>,                                     \
-      On<SlidingWindowCache<BF16, F64>, double>,                                                          \
-      On<SlidingWindowCache<Raw<Counting<float>>>, Counting<float>>, On<CrossAttentionCache<F32>, float>, \
-      On<CrossAttentionCache<F64, F16>, double>,                                                          \
+      On<PagedCache<7, Raw<Counting<float>>>, Counting<float>>, On<PagedCache<3, Int8, Int4>, float>
+#define KVDECODE_TEST_CACHES                                                            \
+  KVDECODE_TEST_SHIFTABLE_CACHES, On<SlidingWindowCache<F32>, float>,                   \
+      On<SlidingWindowCache<BF16, F64>, double>,                                        \
+      On<SlidingWindowCache<Raw<Counting<float>>>, Counting<float>>,                    \
+      On<SlidingWindowCache<Int3, Asym4>, double>, On<CrossAttentionCache<F32>, float>, \
+      On<CrossAttentionCache<F64, F16>, double>,                                        \
       On<CrossAttentionCache<Raw<Counting<float>>>, Counting<float>>
 
 TYPE_TO_STRING_AS("contiguous f32", On<ContiguousCache<F32>, float>);
@@ -85,6 +91,8 @@ TYPE_TO_STRING_AS("sliding window raw", On<SlidingWindowCache<Raw<Counting<float
 TYPE_TO_STRING_AS("cross-attention f32", On<CrossAttentionCache<F32>, float>);
 TYPE_TO_STRING_AS("cross-attention f64, f16", On<CrossAttentionCache<F64, F16>, double>);
 TYPE_TO_STRING_AS("cross-attention raw", On<CrossAttentionCache<Raw<Counting<float>>>, Counting<float>>);
+TYPE_TO_STRING_AS("sliding window int3, asym4", On<SlidingWindowCache<Int3, Asym4>, double>);
+TYPE_TO_STRING_AS("paged 3 int8, int4", On<PagedCache<3, Int8, Int4>, float>);
 TYPE_TO_STRING_AS("paged 7 raw", On<PagedCache<7, Raw<Counting<float>>>, Counting<float>>);
 
 namespace {
