@@ -3,14 +3,15 @@
 // tokens, beside what the memory reads and the cores multiply, measured in the same run.
 //
 // Run: build/bench/bench_model MODEL [--prompt 512] [--gen 128] [--depth 0,4096] [--batch 1,4,16] [--threads 1,2]
-//          [--activations exact,int8] [--cache-format f32,f16,int8,…] [--weights mapped,huge-pages]
+//          [--activations exact,int8] [--cache-format f32,f16,int8,…] [--weights mapped,huge-pages,q8_0,q4_0]
 //          [--repetitions 5] [--text FILE] [--json FILE]
 //
 // prefill N  N tokens behind `depth` others at once; logits of the last one.
 // decode N   N steps of one token for each of `batch` sequences, in one forward call a step, behind `depth` tokens.
-// With --text also the perplexity of a text: what kinds of activations and caches cost in precision.
+// With --text also the perplexity of a text: what kinds of activations, caches and weights cost in precision.
 // Before any time is taken, the logits of the last token are compared with those of the sequence alone on one thread,
 // computed by other steps: exit status 1 if a bit differs.
+#include "encoded_weights.hpp"
 #include "machine.hpp"
 
 #include "../examples/peak_memory.hpp"
@@ -60,7 +61,7 @@ struct Arguments {
   std::string json;  // likewise
 };
 
-const std::vector<std::string> kWeights{"mapped", "huge-pages"};
+const std::vector<std::string> kWeights{"mapped", "huge-pages", "q8_0", "q4_0"};
 
 // ---- What is to be measured -----------------------------------------------------------------------------------
 
@@ -268,13 +269,14 @@ class Report {
   void add(const Row& row, const kvdecode::Perplexity& perplexity, Index window) {
     json_["perplexity"].push_back({{"activations", row.activations},
                                    {"cache_format", row.cache_format},
+                                   {"weights", row.weights},
                                    {"value", perplexity.value},
                                    {"n_predicted", perplexity.n_predicted},
                                    {"window", window}});
     save();
     print_line("perplexity " + fixed(perplexity.value, 4) + " with " + row.activations + " activations, " +
-               row.cache_format + " cache, over " + program::count(perplexity.n_predicted) +
-               " tokens in windows of " + program::count(window));
+               row.cache_format + " cache, " + row.weights + " weights, over " +
+               program::count(perplexity.n_predicted) + " tokens in windows of " + program::count(window));
   }
 
  private:
@@ -310,7 +312,7 @@ class Report {
 
   std::string path_;
   Json json_;
-  bool shows_kinds_;  // of activations and caches: there are several
+  bool shows_kinds_;  // of activations, caches and weights: there are several
   std::vector<bench::MachineLimits> machine_;
 };
 
@@ -503,9 +505,16 @@ void measure_perplexity(const Model& model, const std::vector<TokenId>& tokens, 
              window);
 }
 
+/// The weights in one of the places or formats of kWeights.
+kvdecode::Weights weights_as(const std::string& kind, const kvdecode::Weights& mapped) {
+  if (kind == "huge-pages") return kvdecode::copy_to_huge_pages(mapped);
+  if (kind == kvdecode::Q8_0::kName) return bench::encoded_weights<kvdecode::Q8_0>(mapped);
+  if (kind == kvdecode::Q4_0::kName) return bench::encoded_weights<kvdecode::Q4_0>(mapped);
+  return mapped;
+}
+
 int run(const Arguments& a) {
   const kvdecode::LoadedModel model = kvdecode::load_model(a.model);
-  const bool copies = std::find(a.weights.begin(), a.weights.end(), "huge-pages") != a.weights.end();
   const Plan plan = plan_tests(model.config, a);
   if (plan.tests.empty()) throw std::runtime_error("there is nothing to measure: " + plan.skipped.front());
   {
@@ -517,17 +526,18 @@ int run(const Arguments& a) {
       kvdecode::model_cost<kvdecode::F32, kvdecode::F32, kvdecode::GgufFormats>(model.config, model.weights);
   Report report(a, model, cost.forward(0, 1), plan);
   for (const Index n_threads : a.threads) report.add(bench::measure_machine(n_threads));
-  const kvdecode::Weights copied = copies ? kvdecode::copy_to_huge_pages(model.weights) : kvdecode::Weights{};
+  std::vector<kvdecode::Weights> kinds_of_weights;
+  for (const std::string& kind : a.weights) kinds_of_weights.push_back(weights_as(kind, model.weights));
   for (const std::string& activations : a.activations)
     program::with_activations(activations, [&]<class Activations>() {
       using Model = kvdecode::Transformer<float, Activations, kvdecode::GgufFormats>;
-      for (const std::string& weights : a.weights) {
-        const Model transformer(model.config, weights == "mapped" ? model.weights : copied);
+      for (std::size_t i = 0; i < a.weights.size(); ++i) {
+        const Model transformer(model.config, kinds_of_weights[i]);
         for (const std::string& cache_format : a.cache_formats)
           kvdecode::visit_cache_format<float>(program::cache_format(cache_format), [&]<class K, class V>() {
             using Cache = kvdecode::ContiguousCache<K, V>;
             Bench<Model, Cache> bench(transformer, a, plan);
-            const Row row{plan.tests.front(), activations, cache_format, weights, 1, 1};
+            const Row row{plan.tests.front(), activations, cache_format, a.weights[i], 1, 1};
             for (const Test& test : plan.tests) bench.measure(test, row, report);
             if (!text.empty()) measure_perplexity<Cache>(transformer, text, a, row, report);
           });
@@ -569,7 +579,8 @@ int main(int argc, char** argv) {
       ->default_str("1 and as many as there are cores");
   program::add_activations_option(app, a.activations)->delimiter(',')->allow_extra_args(false);
   program::add_cache_format_option(app, a.cache_formats, "f32")->delimiter(',')->allow_extra_args(false);
-  list("--weights", a.weights, "where matrices lie: mapped from the file, or copied to huge-pages")
+  list("--weights", a.weights,
+       "where matrices lie, mapped from the file or copied to huge-pages; or stored anew in a format")
       ->check(CLI::IsMember(kWeights))
       ->capture_default_str();
   app.add_option("--repetitions", a.n_repetitions, "how often each time is taken")
