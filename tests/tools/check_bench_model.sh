@@ -39,6 +39,8 @@ measures 4 --prompt 9 --gen 3 --threads 2 --activations exact,int8
 says '^decode 3 +int8 +f32 +mapped +0 +1 +2 '
 measures 2 --prompt 0 --gen 3 --threads 2 --weights mapped,huge-pages
 says '^decode 3 +exact +f32 +huge-pages +0 +1 +2 '
+measures 2 --prompt 0 --gen 3 --threads 2 --weights q8_0,q4_0 --activations int8
+says '^decode 3 +int8 +f32 +q4_0 +0 +1 +2 '
 measures 1 --prompt 512 --gen 0 --threads 1
 measures 1 --threads 1 --prompt 0 --gen 1 --depth 511
 measures 1 --prompt 1 --gen 0 --threads 1 --depth 511,512
