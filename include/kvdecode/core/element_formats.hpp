@@ -111,8 +111,7 @@ struct F16 {
   template <class S>
   static void encode(const S* values, Index n, std::byte* row) {
     const Index n_whole = std::is_same_v<S, float> ? n / kLanes * kLanes : 0;
-    if constexpr (std::is_same_v<S, float>)
-      for (Index i = 0; i < n_whole; i += kLanes) simd::narrow_f16(values + i, row + 2 * i);
+    if constexpr (std::is_same_v<S, float>) simd::narrow_row_f16(values, n, row);
     for (Index i = n_whole; i < n; ++i) detail::store_element(row, i, to_f16(static_cast<double>(values[i])));
   }
 };
@@ -137,8 +136,7 @@ struct BF16 {
   template <class S>
   static void encode(const S* values, Index n, std::byte* row) {
     const Index n_whole = std::is_same_v<S, float> ? n / kLanes * kLanes : 0;
-    if constexpr (std::is_same_v<S, float>)
-      for (Index i = 0; i < n_whole; i += kLanes) simd::narrow_bf16(values + i, row + 2 * i);
+    if constexpr (std::is_same_v<S, float>) simd::narrow_row_bf16(values, n, row);
     for (Index i = n_whole; i < n; ++i)
       detail::store_element(row, i, to_bf16(static_cast<double>(values[i])));
   }

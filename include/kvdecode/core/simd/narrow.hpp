@@ -46,4 +46,12 @@ KVDECODE_INLINE void narrow_bf16(const float* from, std::byte* to) {
   std::memcpy(to, halves, sizeof halves);
 }
 
+/// The whole sixteens of n numbers. Not inlined: g++ 12 warns of rows that it can see to be shorter than that.
+[[gnu::noinline]] inline void narrow_row_f16(const float* from, Index n, std::byte* to) noexcept {
+  for (Index i = 0; i + kLanes <= n; i += kLanes) narrow_f16(from + i, to + 2 * i);
+}
+[[gnu::noinline]] inline void narrow_row_bf16(const float* from, Index n, std::byte* to) noexcept {
+  for (Index i = 0; i + kLanes <= n; i += kLanes) narrow_bf16(from + i, to + 2 * i);
+}
+
 }  // namespace kvdecode::inline KVDECODE_ABI::simd
