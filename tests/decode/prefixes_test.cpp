@@ -317,6 +317,36 @@ TEST_CASE("prefixes: models of one shape do not take one another's keys and valu
                        Error);
 }
 
+TEST_CASE("prefixes: models that share most of their weights are told apart") {
+  const RandomModel model("gqa");
+  const Transformer<float> first(model.config, model.weights);
+  PagePool pool(SmallPages::page_bytes(first.kv_shape()));
+  PrefixStore<SmallPages> store(pool, first.kv_shape());
+  const Cached<SmallPages> strategy{.prefixes = &store};
+  Decoder(first, strategy).append(random_tokens(8, 37, 1));
+  const auto is_refused = [&](const kvdecode::ModelConfig& config, const kvdecode::Weights& weights) {
+    try {
+      Decoder decoder(Transformer<float>(config, weights), strategy);
+    } catch (const Error& error) {
+      return error.code() == kvdecode::ErrorCode::kMismatch;
+    }
+    return false;
+  };
+  CHECK(!is_refused(model.config, model.weights));
+  kvdecode::ModelConfig turned = model.config;  // the same weights, other angles
+  turned.rotary.theta *= 2.0;
+  CHECK(is_refused(turned, model.weights));
+  kvdecode::Weights adapted = model.weights;  // the same embedding, another matrix of one layer
+  adapted.layers[1].w_v.matrix = model.weights.layers[0].w_v.matrix;
+  CHECK(is_refused(model.config, adapted));
+  kvdecode::Weights scaled = model.weights;
+  scaled.layers[0].w_q.scale = 0.5;
+  CHECK(is_refused(model.config, scaled));
+  kvdecode::Weights normed = model.weights;
+  normed.layers[0].attention_norm = model.weights.layers[1].attention_norm;
+  CHECK(is_refused(model.config, normed));
+}
+
 TEST_CASE("prefixes: the README's decoder uses them") {
   const auto transformer = small_transformer();
   const Tokens tokens = random_tokens(40, 37, 1);
