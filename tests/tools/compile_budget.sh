@@ -13,7 +13,7 @@ trap 'rm -rf "$work"' EXIT
 
 # Budgets, in hundredths of <Eigen/Core>.
 time_of_decoder=400 time_of_cache=30
-memory_of_decoder=350 memory_of_cache=12
+memory_of_decoder=320 memory_of_cache=10
 
 echo '#include <Eigen/Core>' > "$work/eigen.cpp"
 
