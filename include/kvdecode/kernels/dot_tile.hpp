@@ -35,11 +35,13 @@ KVDECODE_INLINE void accumulate_tile(const std::byte* rows, Index row_stride, co
   using L = Lanes<S>;
   using Reg = typename L::R;
   if constexpr (std::is_same_v<F, Native<S>> && L::width > 1) {
-    // Register by register: half a row of lanes at a time needs half the registers.
+    // Register by register: half a row of lanes at a time needs half the registers. What several products share is held
+    // in one: g++ would read rows again for each column.
     L::each([&](auto h) KVDECODE_INLINE_LAMBDA {
       typename Reg::type w[R];
       simd::unroll<R>([&](auto r) KVDECODE_INLINE_LAMBDA {
         w[r] = Reg::loadu(reinterpret_cast<const S*>(rows + r * row_stride) + first + h * L::width);
+        if constexpr (C > 1) Reg::pin(w[r]);
       });
       simd::unroll<C>([&](auto c) KVDECODE_INLINE_LAMBDA {
         auto v = Reg::loadu(x + c * x_stride + first + h * L::width);
