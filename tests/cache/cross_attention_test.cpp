@@ -4,6 +4,7 @@
 #include <support/allocation.hpp>
 #include <support/cache_formats.hpp>
 #include <support/random.hpp>
+#include <support/refusal.hpp>
 
 #include <kvdecode/cache/batch.hpp>
 #include <kvdecode/cache/contiguous.hpp>
@@ -27,6 +28,7 @@
 namespace {
 
 using namespace kvdecode;
+using kvdecode_test::check_refused;
 using kvdecode_test::FailingAllocation;
 
 /// Two layers of unlike heads, and one that reads the rows of the first.
@@ -76,18 +78,6 @@ Cache sealed(Index n, std::uint64_t seed) {
   append(cache, n, seed);
   cache.seal();
   return cache;
-}
-
-void check_refused(ErrorCode code, const std::string& text, auto&& f) {
-  std::optional<Error> thrown;
-  try {
-    f();
-  } catch (const Error& error) {
-    thrown = error;
-  }
-  REQUIRE(thrown.has_value());
-  CHECK(thrown->code() == code);
-  CHECK(std::string(thrown->what()) == text);
 }
 
 TEST_CASE("cross-attention cache: what would change sealed rows is refused, by name, and changes nothing") {

@@ -101,6 +101,29 @@ const std::map<std::string, Tensors, std::less<>> kLayers{
 
 bool has_layer_norm(std::string_view name) { return name == "gpt2" || name == "stablelm"; }
 
+/// Keys under an architecture's name, but for those that are left out.
+struct DecoderKeys {
+  GgufWriter& writer;
+  std::string name;
+  const std::set<std::string, std::less<>>& absent;
+
+  template <class T>
+  void operator()(const std::string& key, const T& x) const {
+    if (absent.find(key) == absent.end()) writer.value(name + "." + key, x);
+  }
+  /// Those that all have.
+  void write_sizes(std::uint32_t n_layers) const {
+    (*this)("block_count", n_layers);
+    (*this)("context_length", std::uint32_t{32});
+    (*this)("embedding_length", std::uint32_t{8});
+    (*this)("vocab_size", std::uint32_t{8});
+    (*this)("feed_forward_length", std::uint32_t{12});
+    (*this)("attention.head_count", std::uint32_t{2});
+    (*this)("attention.head_count_kv", std::uint32_t{1});
+    (*this)("attention.key_length", std::uint32_t{16});
+  }
+};
+
 /// A model of an architecture with all that it needs and no more, but for what a test changes. Its numbers are all
 /// different: tensor after tensor, by name, counts on.
 struct TinyModel {
@@ -123,17 +146,8 @@ struct TinyModel {
   std::string bytes() const {
     GgufWriter writer;
     writer.value("general.architecture", std::string_view(name));
-    const auto value = [&](const std::string& key, const auto& x) {
-      if (absent.find(key) == absent.end()) writer.value(name + "." + key, x);
-    };
-    value("block_count", n_layers);
-    value("context_length", std::uint32_t{32});
-    value("embedding_length", std::uint32_t{8});
-    value("vocab_size", std::uint32_t{8});
-    value("feed_forward_length", std::uint32_t{12});
-    value("attention.head_count", std::uint32_t{2});
-    value("attention.head_count_kv", std::uint32_t{1});
-    value("attention.key_length", std::uint32_t{16});
+    const DecoderKeys value{writer, name, absent};
+    value.write_sizes(n_layers);
     value("attention.value_length", std::uint32_t{16});
     value(has_layer_norm(name) ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon", 0.25f);
     if (name == "qwen3moe") {
@@ -628,17 +642,8 @@ ModelConfig gemma4_config(
   // Read from a file without its tensors: what it is refused for comes before they are looked for.
   GgufWriter writer;
   writer.value("general.architecture", std::string_view("gemma4"));
-  const auto value = [&](const std::string& key, const auto& x) {
-    if (absent.find(key) == absent.end()) writer.value("gemma4." + key, x);
-  };
-  value("block_count", std::uint32_t{6});
-  value("context_length", std::uint32_t{32});
-  value("embedding_length", std::uint32_t{8});
-  value("vocab_size", std::uint32_t{8});
-  value("feed_forward_length", std::uint32_t{12});
-  value("attention.head_count", std::uint32_t{2});
-  value("attention.head_count_kv", std::uint32_t{1});
-  value("attention.key_length", std::uint32_t{16});
+  const DecoderKeys value{writer, "gemma4", absent};
+  value.write_sizes(6);
   value("attention.key_length_swa", std::uint32_t{8});
   value("attention.layer_norm_rms_epsilon", 0.25f);
   value("rope.freq_base", 1e6f);

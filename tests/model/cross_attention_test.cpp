@@ -12,6 +12,7 @@
 #include <support/model.hpp>
 #include <support/names.hpp>
 #include <support/random.hpp>
+#include <support/refusal.hpp>
 
 #include <kvdecode/core/formats/q8_0.hpp>
 #include <kvdecode/kvdecode.hpp>  // with extern templates where kvdecode::compiled is linked
@@ -21,7 +22,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
-#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -32,6 +32,7 @@ namespace {
 using namespace kvdecode;
 using kvdecode_reference::at;
 using kvdecode_test::check_close;
+using kvdecode_test::check_refused;
 using kvdecode_test::check_same_bits;
 using kvdecode_test::draws;
 using kvdecode_test::RandomWeightsOptions;
@@ -477,18 +478,6 @@ TEST_CASE("cross-attention: a step allocates nothing, once the workspace has see
 }
 
 // ---- Refusals ----------------------------------------------------------------------------------------------
-
-void check_refused(ErrorCode code, const std::string& text, auto&& f) {
-  std::optional<Error> thrown;
-  try {
-    f();
-  } catch (const Error& error) {
-    thrown = error;
-  }
-  REQUIRE(thrown.has_value());
-  CHECK(thrown->code() == code);
-  CHECK(std::string(thrown->what()) == text);
-}
 
 TEST_CASE("cross-attention: configs that cannot be, and weights that do not fit, are refused by name") {
   const auto check = [](ErrorCode code, const std::string& text, auto&& change) {

@@ -2,11 +2,11 @@
 // Layers that read another's keys and values, over caches. That their logits are right is for transformer_test.cpp and
 // tests/golden/, that nothing else changes them for tests/laws/.
 #include <support/compare.hpp>
-#include <support/executors.hpp>
 #include <support/forward.hpp>
 #include <support/model.hpp>
 #include <support/names.hpp>
 #include <support/random.hpp>
+#include <support/thread_counts.hpp>
 
 #include <kvdecode/cache/paged.hpp>
 #include <kvdecode/cache/sink.hpp>
@@ -118,25 +118,8 @@ TEST_CASE("shared stores: a layer that reads another's costs no bytes, one with 
 }
 
 TEST_CASE_TEMPLATE("shared stores: no number of threads and tiles shows", S, float, double) {
-  const RandomModel model("borrowed own_head_dims mixed_sinks layer_inputs");
-  const Transformer<S> transformer(model.config, model.weights);
-  const std::vector<TokenId> tokens = random_tokens(530, 37, 6);
-  const auto last_rows = [&](ExecutorRef exec, std::size_t n_last) {
-    ContiguousCache<F16> cache(transformer.kv_shape(), 530);
-    Workspace<S> workspace;
-    kvdecode_test::forward(transformer, workspace, cache, std::span(tokens).first(530 - n_last), Rows::kNone,
-                           exec);
-    return flat(kvdecode_test::forward(transformer, workspace, cache, std::span(tokens).last(n_last),
-                                       Rows::kLast, exec));
-  };
-  const std::vector<S> expected = last_rows({}, 1);
-  check_same_bits(last_rows({}, 100), expected);
-  for (const Index n_threads : {2, 7}) {
-    CAPTURE(n_threads);
-    const kvdecode_test::BackwardsExecutor backwards{n_threads};
-    check_same_bits(last_rows(backwards, 1), expected);
-    check_same_bits(last_rows(backwards, 5), expected);
-  }
+  kvdecode_test::check_thread_counts<S>(RandomModel("borrowed own_head_dims mixed_sinks layer_inputs"),
+                                        {2, 7});
 }
 
 TEST_CASE_TEMPLATE("layer inputs: sequences of one call have those of their own tokens", S, float, double) {
