@@ -87,9 +87,12 @@ class InterruptsBlocked {
   sigset_t before_{};
 };
 
+/// Writing goes on after Ctrl-C: a terminal that is slow to take an answer is no output that failed. What waits for
+/// a line, pselect(), returns all the same.
 void catch_interrupts() {
   struct sigaction action {};
   action.sa_handler = note_interrupt;
+  action.sa_flags = SA_RESTART;
   sigemptyset(&action.sa_mask);
   sigaction(SIGINT, &action, nullptr);
 }

@@ -217,6 +217,28 @@ kill -INT "$pid"
 check "Ctrl-C between answers leaves" leaves 0
 exec 3>&-
 
+# A reader that lets the program wait: the pipe is full but for a few bytes, and Ctrl-C meets a write that is under way.
+mkfifo "$work/pipe"
+exec 4<> "$work/pipe"
+head -c 65500 /dev/zero >&4
+"$chat" "$model" --template "$work/scene" --temperature 0 --max-new-tokens 1000000 --max-seq-len 1000000 \
+  < "$work/in" > "$work/pipe" 2> "$work/err" &
+pid=$!
+exec 3> "$work/in"
+echo 'Good morrow.' >&3
+sleep 0.5
+kill -INT "$pid"
+sleep 0.1
+cat <&4 > "$work/out" &
+reader=$!
+check "Ctrl-C stops an answer that nobody reads" until_true says "(stopped)"
+echo "/save $work/stopped.json" >&3
+check "and not the program that waits for its reader" until_true says "1 exchange in $work/stopped.json"
+kill -INT "$pid"
+check "which leaves as it should" leaves 0
+exec 3>&- 4>&-
+kill "$reader"
+
 # On a terminal; `script` makes one, where it is there and the system has terminals to give (a bare chroot has none).
 if script -qfec true "$work/screen" < /dev/null > "$work/which" 2>&1; then
   screen_has() { (($(grep -oF -- "$2" "$work/screen" | wc -l) == $1)); }  # TIMES TEXT
