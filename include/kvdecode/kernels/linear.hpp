@@ -42,7 +42,8 @@ concept IsRowByRow = requires {
   requires F::Layout::kIsRowByRow;
 };
 
-/// Rows [begin, begin + n) of W as scalars, one after another in `out`.
+/// Rows [begin, begin + n) of W as scalars, one after another in `out`. As many rows behind them, which are decoded next, are
+/// asked for meanwhile: they arrive while these are multiplied.
 template <class F, class S>
 void decode_rows(const MatrixView& w, Index begin, Index n, S* out) noexcept {
   if (w.transposed) {
@@ -51,12 +52,15 @@ void decode_rows(const MatrixView& w, Index begin, Index n, S* out) noexcept {
         out[r * w.cols + k] = F::template decode<S>(w.data + k * w.stride, begin + r);
     return;
   }
+  const Index ahead = n * w.stride;
   for (Index r = 0; r < n; ++r) {
     const std::byte* row = w.data + (begin + r) * w.stride;
     Index k = 0;
     if constexpr (IsUnpackedByBlocks<F, S>)
       for (; k + F::kBlock <= w.cols; k += F::kBlock) {
-        const std::byte* const block = row + k / F::kBlock * F::kBlockBytes;
+        const Index offset = k / F::kBlock * F::kBlockBytes;
+        const std::byte* const block = row + offset;
+        prefetch_rows<1, F::kBlockBytes>(row, 0, offset, ahead);
         const auto scales = F::scales(block);
         const auto some = [&](int i) KVDECODE_INLINE_LAMBDA {
           F::template widen_block<S>(block, scales, i).storeu(out + r * w.cols + k + i);
@@ -67,7 +71,10 @@ void decode_rows(const MatrixView& w, Index begin, Index n, S* out) noexcept {
         else
           simd::unroll<n_parts>([&](auto part) KVDECODE_INLINE_LAMBDA { some(part * kLanes); });
       }
-    for (; k + kLanes <= w.cols; k += kLanes) F::template widen<S>(row, k).storeu(out + r * w.cols + k);
+    for (; k + kLanes <= w.cols; k += kLanes) {
+      prefetch_rows<1, byte_near<F>(kLanes)>(row, 0, byte_near<F>(k), ahead);
+      F::template widen<S>(row, k).storeu(out + r * w.cols + k);
+    }
     for (; k < w.cols; ++k) out[r * w.cols + k] = F::template decode<S>(row, k);
   }
 }
