@@ -162,19 +162,17 @@ TEST_CASE_TEMPLATE("int8 products: rounding a row", S, float, double, Counting<f
         for (Index k = 32 * b; k < std::min(n, 32 * b + 32); ++k)
           largest = std::max(largest, std::abs(x[at(k)]));
         const T d = largest / 127;
-        REQUIRE(static_cast<double>(rows.scales(1)[b]) == static_cast<double>(d));
+        REQUIRE(static_cast<double>(rows[1][b].scale) == static_cast<double>(d));
         int sums[2] = {};
         for (Index k = 32 * b; k < 32 * b + 32; ++k) {
-          const int code = std::to_integer<int>(rows.codes(1)[k]);
-          const int q = kvdecode::simd::kDotOffset != 0 ? code - kvdecode::simd::kDotOffset
-                                                        : static_cast<std::int8_t>(code);
+          const int q = rows[1][b].codes[k % 32];
           const T expected =
               k >= n || d == 0 ? T(0) : std::clamp(std::nearbyint(x[at(k)] / d), T(-127), T(127));
           REQUIRE(q == static_cast<int>(expected));
           sums[k / 16 % 2] += q;
         }
         for (int half = 0; half < 2; ++half)
-          CHECK(static_cast<double>(rows.sums(1)[2 * b + half]) == static_cast<double>(sums[half]));
+          CHECK(static_cast<double>(rows[1][b].sums[half]) == static_cast<double>(sums[half]));
       }
     }
   }
@@ -189,8 +187,7 @@ TEST_CASE("int8 products: halves round to even") {
   rows.round(0, x.data());
   for (int i = 1; i < 20; ++i) {
     const int below = i - 10, even = below % 2 == 0 ? below : below + 1;
-    CHECK(static_cast<std::int8_t>(std::to_integer<int>(rows.codes(0)[i]) - kvdecode::simd::kDotOffset) ==
-          even);
+    CHECK(rows[0]->codes[i] == even);
   }
 }
 

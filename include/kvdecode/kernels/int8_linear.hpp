@@ -16,37 +16,44 @@
 #include <kvdecode/kernels/linear.hpp>
 
 #include <algorithm>
+#include <cstdint>
 #include <cstring>
+#include <utility>
 
 namespace kvdecode::inline KVDECODE_ABI::kernels {
 
 /// Numbers of a row that are rounded together.
 inline constexpr Index kRoundedBlock = 32;
 
-/// Rows of x rounded to bytes: codes, then scales, then sums of codes.
+/// 32 numbers of x, rounded.
+template <class S>
+struct RoundedBlock {
+  std::int8_t codes[kRoundedBlock];
+  S scale;
+  S sums[2];  ///< of the first sixteen codes and of the others, exact
+  /// -simd::kStartUnit times the sum of the first sixteen codes, of the others, and of all: where sums of products begin.
+  std::int32_t starts[3];
+};
+
+/// Rows of x, rounded.
 template <class S>
 class RoundedRows {
  public:
   /// Bytes of n rows of d_in numbers.
-  static constexpr Index bytes(Index d_in, Index n) { return n * stride(d_in); }
+  static constexpr Index bytes(Index d_in, Index n) {
+    return n * blocks(d_in) * static_cast<Index>(sizeof(RoundedBlock<S>));
+  }
 
-  RoundedRows(std::byte* data, Index d_in) noexcept : data_(data), d_in_(d_in) {}
+  /// @param data  bytes(d_in, n) of them, aligned as RoundedBlock
+  RoundedRows(std::byte* data, Index d_in) noexcept
+      : data_(reinterpret_cast<RoundedBlock<S>*>(data)), d_in_(d_in) {}
 
   Index n_blocks() const noexcept { return blocks(d_in_); }
-  /// Of block 0 on, with simd::kDotOffset added; 0 past the end.
-  const std::byte* codes(Index row) const noexcept { return data_ + row * stride(d_in_); }
-  /// One a block.
-  const S* scales(Index row) const noexcept {
-    return reinterpret_cast<const S*>(codes(row) + 32 * n_blocks());
-  }
-  /// Two a block, of sixteen codes each, exact.
-  const S* sums(Index row) const noexcept { return scales(row) + n_blocks(); }
+  /// n_blocks() of a row. Codes past the row's end are 0.
+  const RoundedBlock<S>* operator[](Index row) const noexcept { return data_ + row * n_blocks(); }
 
   /// Rounds a row. O(d_in).
   void round(Index row, const S* x) noexcept {
-    std::byte* const out = data_ + row * stride(d_in_);
-    S* const all_scales = reinterpret_cast<S*>(out + 32 * n_blocks());
-    S* const all_sums = all_scales + n_blocks();
     for (Index b = 0; b < n_blocks(); ++b) {
       const Index n = std::min(kRoundedBlock, d_in_ - b * kRoundedBlock);
       const S* numbers = x + b * kRoundedBlock;
@@ -55,23 +62,19 @@ class RoundedRows {
         for (Index i = 0; i < kRoundedBlock; ++i) block[i] = i < n ? numbers[i] : S(0.0f);
         numbers = block;
       }
+      RoundedBlock<S>& out = data_[row * n_blocks() + b];
       simd::Bytes codes[2];
-      all_scales[b] = round_block(numbers, codes);
-      for (int half = 0; half < 2; ++half) {
-        all_sums[2 * b + half] = S(static_cast<float>(simd::sum_of(codes[half])));
-        const simd::Bytes moved = codes[half] + static_cast<std::uint8_t>(simd::kDotOffset);
-        std::memcpy(out + b * kRoundedBlock + half * kLanes, &moved, sizeof moved);
-      }
+      out.scale = round_block(numbers, codes);
+      std::memcpy(out.codes, codes, sizeof codes);
+      const int sums[] = {simd::sum_of(codes[0]), simd::sum_of(codes[1])};
+      for (int half = 0; half < 2; ++half) out.sums[half] = S(static_cast<float>(sums[half]));
+      const int all[] = {sums[0], sums[1], sums[0] + sums[1]};
+      for (int i = 0; i < 3; ++i) out.starts[i] = -simd::kStartUnit * all[i];
     }
   }
 
  private:
   static constexpr Index blocks(Index d_in) { return (d_in + kRoundedBlock - 1) / kRoundedBlock; }
-  static constexpr Index stride(Index d_in) {
-    constexpr auto line = static_cast<Index>(64);
-    const Index bytes = blocks(d_in) * (kRoundedBlock + 3 * static_cast<Index>(sizeof(S)));
-    return (bytes + line - 1) / line * line;
-  }
 
   /// @return the scale
   static S round_block(const S* x, simd::Bytes (&codes)[2]) noexcept {
@@ -94,7 +97,7 @@ class RoundedRows {
         [&](auto i) KVDECODE_INLINE_LAMBDA { return Lanes<S>::R::abs(v.r[i]); });
   }
 
-  std::byte* data_;
+  RoundedBlock<S>* data_;
   Index d_in_;
 };
 
@@ -108,8 +111,7 @@ template <class S>
 struct Int8Tile {
   static constexpr Index kBlocks = kInt8Chunk / kRoundedBlock;
 
-  std::byte codes[kBlocks][8][64];  // four numbers of each row
-  std::int32_t start[kBlocks][2][kLanes];
+  std::byte codes[kBlocks][8][64];  // four numbers of each row, as simd::dot8() takes them
   S scales[kBlocks][kLanes];
   S minimums[kBlocks][kLanes];
   S integer_scales[kBlocks][2][kLanes];
@@ -117,149 +119,18 @@ struct Int8Tile {
 };
 
 /// What the products of a layout's tiles depend on: layouts that share it share the code.
-template <int span, bool has_minimum>
+template <int span, bool has_minimum, int added>
 struct IntegerKind {
   static constexpr int kSpan = span;
   static constexpr bool kHasMinimum = has_minimum;
+  static constexpr int kAdded = added;  // to codes
 };
 template <class B>
-using IntegerKindOf = IntegerKind<B::kSpan, B::kHasMinimum>;
+using IntegerKindOf = IntegerKind<B::kSpan, B::kHasMinimum, simd::added_to_codes(B::kOffset)>;
 
 /// Sums of integers for each rounded block: those that share an integer scale.
 template <class Kind>
 inline constexpr int kSums = Kind::kSpan == 16 ? 2 : 1;
-
-/// Blocks [first, first + n) of sixteen rows; after the matrix's last row the last one again.
-/// @pre first is the beginning of a block of W
-template <class B, class S>
-void decode_tile(const MatrixView& w, Index row, Index first, Index n, Index prefetch,
-                 Int8Tile<S>& tile) noexcept {
-  constexpr int kBlocksOfOne = B::kSize / static_cast<int>(kRoundedBlock);
-  const Index last = std::min<Index>(kLanes, w.rows - row) - 1;
-  const std::byte* rows[kLanes];
-  for (Index r = 0; r < kLanes; ++r)
-    rows[r] = w.data + (row + std::min(r, last)) * w.stride + first / kBlocksOfOne * B::kBytes;
-  for (Index b = 0; b < n; b += kBlocksOfOne) {
-    simd::Bytes scales[kLanes], minimums[kLanes];
-    for (int r = 0; r < kLanes; ++r) {
-      const kvdecode::detail::Integers integers = B::integers(rows[r]);
-      tile.scales[b][r] = S(integers.scale);
-      if constexpr (B::kHasMinimum) tile.minimums[b][r] = S(integers.minimum);
-      if constexpr (B::kSpan != 0) scales[r] = integers.scales;
-      if constexpr (B::kSpan != 0 && B::kHasMinimum) minimums[r] = integers.minimums;
-    }
-    for (int part = 0; part < kBlocksOfOne && b + part < n; ++part)
-      for (int half = 0; half < 2; ++half) {
-        simd::Bytes codes[kLanes];
-        for (int r = 0; r < kLanes; ++r)
-          codes[r] = B::codes(rows[r], part * static_cast<int>(kRoundedBlock) + half * kLanes);
-        simd::turn_quads(codes, tile.codes[b + part][4 * half]);
-      }
-    if constexpr (B::kSpan != 0) {
-      const auto spread = [&](const simd::Bytes(&bytes)[kLanes], S(*to)[2][kLanes]) {
-        std::byte quads[4][64];
-        simd::turn_quads(bytes, quads[0]);
-        simd::unroll<16>([&](auto i) KVDECODE_INLINE_LAMBDA {
-          if (i < B::kSize / B::kSpan)
-            simd::to_lanes<S>(simd::byte_of<i % 4>(simd::ByteQuads::loadu(quads[i / 4])))
-                .storeu(to[i / kSums<B>][i % kSums<B>]);
-        });
-      };
-      spread(scales, tile.integer_scales + b);
-      if constexpr (B::kHasMinimum) spread(minimums, tile.integer_minimums + b);
-    }
-    for (int part = 1; part < kBlocksOfOne; ++part) {
-      std::copy_n(tile.scales[b], kLanes, tile.scales[b + part]);
-      if constexpr (B::kHasMinimum) std::copy_n(tile.minimums[b], kLanes, tile.minimums[b + part]);
-    }
-    for (const std::byte*& p : rows) {
-      for (Index line = 0; line < B::kBytes; line += 64) simd::prefetch(p + prefetch + line);
-      p += B::kBytes;
-    }
-  }
-  if constexpr (simd::kDotOffset != 0) {
-    const std::byte ones[4] = {std::byte{1}, std::byte{1}, std::byte{1}, std::byte{1}};
-    for (Index b = 0; b < n; ++b)
-      for (int half = 0; half < kSums<B>; ++half) {
-        simd::IntLanes sum = simd::IntLanes::zero();
-        for (int q = 0; q < 8 / kSums<B>; ++q)
-          sum = simd::dot4(sum, simd::ByteQuads::loadu(tile.codes[b][4 * half + q]), ones);
-        simd::without_offset(sum).storeu(tile.start[b][half]);
-      }
-  }
-}
-
-/// Adds the products of a tile and C rows of x to y, lane by lane.
-/// @param first  the tile's first block in the rows  @param y  [C][16], y_stride scalars apart
-template <class Kind, class S, int C>
-void multiply_tile(const Int8Tile<S>& tile, const RoundedRows<S>& x, Index row, Index first, Index n, S* y,
-                   Index y_stride) noexcept {
-  using L = Lanes<S>;
-  const std::byte* codes[C];
-  const S *scales[C], *sums[C];
-  L total[C];
-  simd::unroll<C>([&](auto c) KVDECODE_INLINE_LAMBDA {
-    codes[c] = x.codes(row + c) + first * kRoundedBlock;
-    scales[c] = x.scales(row + c) + first;
-    sums[c] = x.sums(row + c) + 2 * first;
-    total[c] = L::loadu(y + c * y_stride);
-  });
-  for (Index b = 0; b < n; ++b) {
-    L integers[C];
-    simd::unroll<kSums<Kind>>([&](auto half) KVDECODE_INLINE_LAMBDA {
-      simd::IntLanes sum[C];
-      simd::unroll<C>([&](auto c) KVDECODE_INLINE_LAMBDA { sum[c] = simd::IntLanes::zero(); });
-      if constexpr (simd::kDotOffset != 0)
-        simd::unroll<C>([&](auto c)
-                            KVDECODE_INLINE_LAMBDA { sum[c] = simd::IntLanes::loadu(tile.start[b][half]); });
-      simd::unroll<8 / kSums<Kind>>([&](auto i) KVDECODE_INLINE_LAMBDA {
-        constexpr int q = half * 4 + i;
-        const simd::ByteQuads w = simd::ByteQuads::loadu(tile.codes[b][q]);
-        simd::unroll<C>([&](auto c) KVDECODE_INLINE_LAMBDA {
-          sum[c] = simd::dot4(sum[c], w, codes[c] + b * kRoundedBlock + 4 * q);
-        });
-      });
-      simd::unroll<C>([&](auto c) KVDECODE_INLINE_LAMBDA {
-        L v = simd::to_lanes<S>(sum[c]);
-        if constexpr (Kind::kSpan != 0) v = mul(v, L::loadu(tile.integer_scales[b][half]));
-        integers[c] = half == 0 ? v : add(integers[c], v);
-      });
-    });
-    simd::unroll<C>([&](auto c) KVDECODE_INLINE_LAMBDA {
-      const L scale = L::set1(scales[c][b]);
-      total[c] = fma(integers[c], mul(L::loadu(tile.scales[b]), scale), total[c]);
-      if constexpr (Kind::kHasMinimum) {
-        L m;
-        if constexpr (Kind::kSpan == 0) {
-          m = L::set1(sums[c][2 * b] + sums[c][2 * b + 1]);
-        } else if constexpr (Kind::kSpan == 32) {
-          m = mul(L::loadu(tile.integer_minimums[b][0]), L::set1(sums[c][2 * b] + sums[c][2 * b + 1]));
-        } else {
-          m = add(mul(L::loadu(tile.integer_minimums[b][0]), L::set1(sums[c][2 * b])),
-                  mul(L::loadu(tile.integer_minimums[b][1]), L::set1(sums[c][2 * b + 1])));
-        }
-        total[c] = fma(m, mul(L::loadu(tile.minimums[b]), scale), total[c]);
-      }
-    });
-  }
-  simd::unroll<C>([&](auto c) KVDECODE_INLINE_LAMBDA { total[c].storeu(y + c * y_stride); });
-}
-
-/// A tile and all rows of x, as many at a time as registers hold.
-template <class Kind, class S>
-void multiply_tile_by_all(const Int8Tile<S>& tile, const RoundedRows<S>& x, Index n_rows, Index first,
-                          Index n, S* y, Index y_stride) noexcept {
-  constexpr int kMost = Lanes<S>::width == 1 ? 1 : simd::IntLanes::regs == 1 ? 8 : 2;
-  Index row = 0;
-  const auto some = [&](auto rows) {
-    for (; row + rows <= n_rows; row += rows)
-      multiply_tile<Kind, S, rows>(tile, x, row, first, n, y + row * y_stride, y_stride);
-  };
-  if constexpr (kMost >= 8) some(std::integral_constant<int, 8>{});
-  if constexpr (kMost >= 8) some(std::integral_constant<int, 4>{});
-  if constexpr (kMost >= 2) some(std::integral_constant<int, 2>{});
-  some(std::integral_constant<int, 1>{});
-}
 
 /// The scales of a block of eight rows, side by side.
 template <class B>
@@ -362,6 +233,158 @@ KVDECODE_INLINE void prefetch_part(const std::byte* const (&rows)[simd::kDotRows
   }
 }
 
+/// Asks for memory in its own order, some bytes at a time, by way of the second level of the caches.
+struct Ahead {
+  const std::byte* next;
+  Index bytes;  // at a time; 0: nothing is asked for
+
+  KVDECODE_INLINE void operator()() {
+    for (Index i = 0; i < bytes; i += 64) simd::prefetch_second_level(next + i);
+    next += bytes;
+  }
+};
+
+/// Blocks [first, first + n) of eight rows, as half of a tile: lanes 0 … 7, or 8 … 15.
+template <class B, class S>
+void decode_half_tile(const std::byte* const (&beginnings)[simd::kDotRows], Index first, Index n, int half,
+                      Ahead ahead, Int8Tile<S>& tile) noexcept {
+  constexpr int kAdded = simd::added_to_codes(B::kOffset);
+  constexpr int kBlocksOfOne = B::kSize / static_cast<int>(kRoundedBlock);
+  const int lane = simd::kDotRows * half;
+  const std::byte* rows[simd::kDotRows];  // in registers: what is stored could change the argument
+  std::copy_n(beginnings, simd::kDotRows, rows);
+  const auto store = [&](const simd::RowFloats& numbers, S* to) KVDECODE_INLINE_LAMBDA {
+    if constexpr (std::is_same_v<S, float>) {
+      numbers.storeu(to + lane);
+    } else {
+      float floats[simd::kDotRows];
+      numbers.storeu(floats);
+      for (int r = 0; r < simd::kDotRows; ++r) to[lane + r] = S(floats[r]);
+    }
+  };
+  Index offset = first / kBlocksOfOne * B::kBytes;
+  for (Index b = 0; b < n; b += kBlocksOfOne, offset += B::kBytes) {
+    const RowScales<B> scales(rows, offset);
+    for (int part = 0; part < kBlocksOfOne; ++part) {
+      store(scales.scale, tile.scales[b + part]);
+      if constexpr (B::kHasMinimum) store(scales.minimum, tile.minimums[b + part]);
+      if constexpr (B::kSpan != 0)
+        for (int i = 0; i < kSums<B>; ++i) {
+          store(scales.integer_scale(kSums<B> * part + i), tile.integer_scales[b + part][i]);
+          if constexpr (B::kHasMinimum)
+            store(scales.integer_minimum(kSums<B> * part + i), tile.integer_minimums[b + part][i]);
+        }
+      for (int sixteen = 0; sixteen < 2; ++sixteen) {
+        simd::BytePairs codes[simd::kDotPairs];
+        simd::unroll<simd::kDotPairs>([&](auto p) KVDECODE_INLINE_LAMBDA {
+          codes[p] = simd::codes_of<B>(simd::RowPair{rows[p] + offset, rows[p + simd::kDotPairs] + offset},
+                                       part * static_cast<int>(kRoundedBlock) + sixteen * kLanes);
+          if constexpr (kAdded > 0) codes[p] = codes[p] + static_cast<std::uint8_t>(kAdded);
+        });
+        simd::turn_quads(codes, tile.codes[b + part][4 * sixteen] + 4 * lane);
+      }
+      ahead();
+    }
+  }
+}
+
+/// Blocks [first, first + n) of sixteen rows; after the matrix's last row the last one again.
+/// @pre first is the beginning of a block of W
+/// @return what is to be asked for while the tile is multiplied: the rest of the next one in memory, so that memory is
+///         always at work
+template <class B, class S>
+Ahead decode_tile(const MatrixView& w, Index row, Index first, Index n, Int8Tile<S>& tile) noexcept {
+  constexpr Index kRows = simd::kDotRows, kBlocksOfOne = B::kSize / kRoundedBlock;
+  const auto next = [&](Index from, Index n_rows) {
+    return Ahead{w.data + (row + kLanes + from) * w.stride + n_rows * (first / kBlocksOfOne * B::kBytes),
+                 n_rows * B::kBytes / kBlocksOfOne};
+  };
+  constexpr Index kAsked = 6;  // rows of the next sixteen
+  for (int half = 0; half < 2; ++half) {
+    const std::byte* rows[kRows];
+    for (Index r = 0; r < kRows; ++r)
+      rows[r] = w.data + std::min(row + half * kRows + r, w.rows - 1) * w.stride;
+    decode_half_tile<B>(rows, first, n, half, next(half * kAsked, kAsked), tile);
+  }
+  return next(2 * kAsked, kLanes - 2 * kAsked);
+}
+
+/// Adds the products of a tile and C rows of x to y, lane by lane.
+/// @param first  the tile's first block in the rows  @param y  [C][16], y_stride scalars apart
+template <class Kind, class S, int C>
+void multiply_tile(const Int8Tile<S>& tile, const RoundedRows<S>& x, Index row, Index first, Index n, S* y,
+                   Index y_stride, Ahead ahead) noexcept {
+  using L = Lanes<S>;
+  const RoundedBlock<S>* blocks[C];
+  L total[C];
+  simd::unroll<C>([&](auto c) KVDECODE_INLINE_LAMBDA {
+    blocks[c] = x[row + c] + first;
+    total[c] = L::loadu(y + c * y_stride);
+  });
+  for (Index b = 0; b < n; ++b) {
+    ahead();
+    L integers[C];
+    simd::unroll<kSums<Kind>>([&](auto half) KVDECODE_INLINE_LAMBDA {
+      simd::IntLanes sum[C];
+      simd::unroll<C>([&](auto c) KVDECODE_INLINE_LAMBDA {
+        if constexpr (Kind::kAdded > 0)
+          sum[c] = simd::IntLanes::set1(blocks[c][b].starts[kSums<Kind> == 2 ? half : 2] *
+                                        (Kind::kAdded / simd::kStartUnit));
+        else
+          sum[c] = simd::IntLanes::zero();
+      });
+      simd::unroll<4 / kSums<Kind>>([&](auto i) KVDECODE_INLINE_LAMBDA {
+        constexpr int q = half * 4 + 2 * i;
+        const simd::CodeQuads w[2] = {simd::CodeQuads::loadu(tile.codes[b][q]),
+                                      simd::CodeQuads::loadu(tile.codes[b][q + 1])};
+        simd::unroll<C>([&](auto c) KVDECODE_INLINE_LAMBDA {
+          sum[c] = simd::dot8<Kind::kAdded == simd::kSigned>(sum[c], w, blocks[c][b].codes + 4 * q);
+        });
+      });
+      simd::unroll<C>([&](auto c) KVDECODE_INLINE_LAMBDA {
+        L v = simd::to_lanes<S>(sum[c]);
+        if constexpr (Kind::kSpan != 0) v = mul(v, L::loadu(tile.integer_scales[b][half]));
+        integers[c] = half == 0 ? v : add(integers[c], v);
+      });
+    });
+    simd::unroll<C>([&](auto c) KVDECODE_INLINE_LAMBDA {
+      const RoundedBlock<S>& block = blocks[c][b];
+      const L scale = L::set1(block.scale);
+      total[c] = fma(integers[c], mul(L::loadu(tile.scales[b]), scale), total[c]);
+      if constexpr (Kind::kHasMinimum) {
+        L m;
+        if constexpr (Kind::kSpan == 0) {
+          m = L::set1(block.sums[0] + block.sums[1]);
+        } else if constexpr (Kind::kSpan == 32) {
+          m = mul(L::loadu(tile.integer_minimums[b][0]), L::set1(block.sums[0] + block.sums[1]));
+        } else {
+          m = add(mul(L::loadu(tile.integer_minimums[b][0]), L::set1(block.sums[0])),
+                  mul(L::loadu(tile.integer_minimums[b][1]), L::set1(block.sums[1])));
+        }
+        total[c] = fma(m, mul(L::loadu(tile.minimums[b]), scale), total[c]);
+      }
+    });
+  }
+  simd::unroll<C>([&](auto c) KVDECODE_INLINE_LAMBDA { total[c].storeu(y + c * y_stride); });
+}
+
+/// A tile and all rows of x, as many at a time as registers hold.
+template <class Kind, class S>
+void multiply_tile_by_all(const Int8Tile<S>& tile, const RoundedRows<S>& x, Index n_rows, Index first,
+                          Index n, S* y, Index y_stride, Ahead ahead) noexcept {
+  constexpr int kMost = Lanes<S>::width == 1 ? 1 : simd::IntLanes::regs == 1 ? 8 : 2;
+  Index row = 0;
+  const auto some = [&](auto rows) {
+    for (; row + rows <= n_rows; row += rows)
+      multiply_tile<Kind, S, rows>(tile, x, row, first, n, y + row * y_stride, y_stride,
+                                   std::exchange(ahead, {}));
+  };
+  if constexpr (kMost >= 8) some(std::integral_constant<int, 8>{});
+  if constexpr (kMost >= 8) some(std::integral_constant<int, 4>{});
+  if constexpr (kMost >= 2) some(std::integral_constant<int, 2>{});
+  some(std::integral_constant<int, 1>{});
+}
+
 /// Eight rows of W times one row of x, straight from the stored blocks: what a tile would cost to lay out is saved. The
 /// sums are the same integers. @param y  [8]
 template <class B>
@@ -371,8 +394,7 @@ void int8_dot_rows(const std::byte* const (&rows)[simd::kDotRows], Index n_block
   constexpr int kBlocksOfOne = B::kSize / static_cast<int>(kRoundedBlock);
   constexpr int kAtATime =
       std::min(kBlocksOfOne, 4);  // so that what layouts compute from an index is constant
-  const std::byte* codes = x.codes(0);
-  const float *scales = x.scales(0), *sums = x.sums(0);
+  const RoundedBlock<float>* const blocks = x[0];
   RowFloats total = RowFloats::zero();
   Index offset = 0;  // bytes: one for all rows, whose beginnings stay in registers
   for (Index b = 0; b < n_blocks; b += kBlocksOfOne, offset += B::kBytes) {
@@ -382,7 +404,8 @@ void int8_dot_rows(const std::byte* const (&rows)[simd::kDotRows], Index n_block
         const int part = group + i;
         if (kBlocksOfOne > 1 && b + part >= n_blocks) return;
         prefetch_part<B::kBytes, kBlocksOfOne>(rows, offset, part, prefetch);
-        const auto factor = simd::PairFactor<B::kOffset>::loadu(codes + (b + part) * kRoundedBlock);
+        const RoundedBlock<float>& block = blocks[b + part];
+        const auto factor = simd::PairFactor<B::kOffset>::loadu(block.codes);
         simd::PairSums first[simd::kDotPairs], second[simd::kDotPairs];
         simd::unroll<simd::kDotPairs>([&](auto p) KVDECODE_INLINE_LAMBDA {
           const simd::RowPair pair{rows[p] + offset, rows[p + simd::kDotPairs] + offset};
@@ -400,16 +423,15 @@ void int8_dot_rows(const std::byte* const (&rows)[simd::kDotRows], Index n_block
         if constexpr (B::kSpan == 16)
           sum = fma(to_floats(simd::row_sums(second)), of_rows.integer_scale(2 * part + 1),
                     mul(sum, of_rows.integer_scale(2 * part)));
-        const RowFloats step = RowFloats::set1(scales[b + part]);
+        const RowFloats step = RowFloats::set1(block.scale);
         total = fma(sum, mul(of_rows.scale, step), total);
         if constexpr (B::kHasMinimum) {
-          const float* const two = sums + 2 * (b + part);
           RowFloats m;
           if constexpr (B::kSpan == 16)
-            m = fma(of_rows.integer_minimum(2 * part + 1), RowFloats::set1(two[1]),
-                    mul(of_rows.integer_minimum(2 * part), RowFloats::set1(two[0])));
+            m = fma(of_rows.integer_minimum(2 * part + 1), RowFloats::set1(block.sums[1]),
+                    mul(of_rows.integer_minimum(2 * part), RowFloats::set1(block.sums[0])));
           else
-            m = RowFloats::set1(two[0] + two[1]);
+            m = RowFloats::set1(block.sums[0] + block.sums[1]);
           if constexpr (B::kSpan == 32) m = mul(of_rows.integer_minimum(part), m);
           total = fma(m, mul(of_rows.minimum, step), total);
         }
@@ -463,20 +485,17 @@ void int8_linear_rows(const LinearJob<S>& job, Range rows, const RoundedRows<S>&
     for (Index t = 0; t < job.y.rows; ++t) std::fill_n(job.y.row(t) + row, n_lanes, S(0.0f));
     for (Index first = 0; first < x.n_blocks(); first += kAtATime) {
       const Index n = std::min(kAtATime, x.n_blocks() - first);
-      // What is decoded next is fetched meanwhile: the rest of these rows, or the beginning of the next ones.
-      const Index here = first * kRoundedBlock / B::kSize * B::kBytes;
-      const bool is_last = first + n == x.n_blocks();
-      const Index next = is_last ? kLanes * job.w.stride : (first + n) * kRoundedBlock / B::kSize * B::kBytes;
-      detail::decode_tile<B>(job.w, row, first, n, next - here, tile);
+      detail::Ahead ahead = detail::decode_tile<B>(job.w, row, first, n, tile);
       if (n_lanes == kLanes) {
         detail::multiply_tile_by_all<detail::IntegerKindOf<B>>(tile, x, job.y.rows, first, n,
-                                                               job.y.row(0) + row, job.y.stride);
+                                                               job.y.row(0) + row, job.y.stride, ahead);
         continue;
       }
       for (Index t = 0; t < job.y.rows; ++t) {
         S lanes[kLanes] = {};
         std::copy_n(job.y.row(t) + row, n_lanes, lanes);
-        detail::multiply_tile<detail::IntegerKindOf<B>, S, 1>(tile, x, t, first, n, lanes, kLanes);
+        detail::multiply_tile<detail::IntegerKindOf<B>, S, 1>(tile, x, t, first, n, lanes, kLanes,
+                                                              std::exchange(ahead, {}));
         std::copy_n(lanes, n_lanes, job.y.row(t) + row);
       }
     }

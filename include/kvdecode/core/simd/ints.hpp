@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <cstring>
 #include <type_traits>
+#include <utility>
 
 #if defined(EIGEN_VECTORIZE_AVX512) && defined(__AVX512VNNI__)
 #define KVDECODE_INTS_AVX512 1
@@ -21,12 +22,23 @@
 
 namespace kvdecode::inline KVDECODE_ABI::simd {
 
-/// What is added to the signed bytes that dot4() takes as its second factor: the instruction of AVX-512 wants one
-/// factor without a sign.
+/// What dot8() wants added to codes that are unsigned once `offset` is, which is 128 or leaves them below 64. Sums then have
+/// that times x in them. kSigned: it takes codes as they are.
+inline constexpr int kSigned = -1;
+constexpr int added_to_codes([[maybe_unused]] int offset) {
 #if defined(KVDECODE_INTS_AVX512)
-inline constexpr int kDotOffset = 128;
+  return offset == 0 ? 0 : 128;
+#elif defined(KVDECODE_INTS_AVX2)
+  return offset < 128 ? offset : kSigned;
 #else
-inline constexpr int kDotOffset = 0;
+  return kSigned;
+#endif
+}
+/// What every start of a sum is a multiple of.
+#if defined(KVDECODE_INTS_AVX512)
+inline constexpr int kStartUnit = 128;
+#else
+inline constexpr int kStartUnit = 1;
 #endif
 
 /// Sixteen integers.
@@ -46,11 +58,33 @@ struct IntLanes {
 #endif
 
   static KVDECODE_INLINE IntLanes loadu(const std::int32_t* p) {
+    return loadu(reinterpret_cast<const std::byte*>(p));
+  }
+  static KVDECODE_INLINE IntLanes loadu(const std::byte* p) {
+    // A register at a time: g++ would copy several by way of the stack, in pieces that the next load waits for.
     IntLanes v;
-    std::memcpy(&v, p, sizeof v);
+    simd::unroll<regs>([&](auto i) KVDECODE_INLINE_LAMBDA {
+      std::memcpy(&v.r[i], p + i * static_cast<int>(sizeof v.r[i]), sizeof v.r[i]);
+    });
     return v;
   }
-  KVDECODE_INLINE void storeu(std::int32_t* p) const { std::memcpy(p, this, sizeof *this); }
+  KVDECODE_INLINE void storeu(std::int32_t* p) const {
+    simd::unroll<regs>(
+        [&](auto i) KVDECODE_INLINE_LAMBDA { std::memcpy(p + i * (kLanes / regs), &r[i], sizeof r[i]); });
+  }
+  static KVDECODE_INLINE IntLanes set1(std::int32_t x) {
+    IntLanes v;
+#if defined(KVDECODE_INTS_AVX512)
+    v.r[0] = _mm512_set1_epi32(x);
+#elif defined(KVDECODE_INTS_AVX2)
+    v.r[0] = v.r[1] = _mm256_set1_epi32(x);
+#elif defined(KVDECODE_INTS_NEON)
+    for (auto& r : v.r) r = vdupq_n_s32(x);
+#else
+    for (auto& r : v.r) r = x;
+#endif
+    return v;
+  }
   static KVDECODE_INLINE IntLanes zero() {
     IntLanes v;
 #if defined(KVDECODE_INTS_AVX512)
@@ -67,16 +101,17 @@ struct IntLanes {
 };
 static_assert(sizeof(IntLanes) == 16 * sizeof(std::int32_t));
 
-/// Four signed bytes for each lane, 64 at p, at any alignment.
-struct ByteQuads {
+/// Four codes for each lane.
+struct CodeQuads {
   IntLanes bytes;
 #if defined(KVDECODE_INTS_AVX2)
   IntLanes magnitudes;
 #endif
 
-  static KVDECODE_INLINE ByteQuads loadu(const std::byte* p) {
-    ByteQuads v;
-    std::memcpy(&v.bytes, p, sizeof v.bytes);
+  /// 64 at p, at any alignment.
+  static KVDECODE_INLINE CodeQuads loadu(const std::byte* p) {
+    CodeQuads v;
+    v.bytes = IntLanes::loadu(p);
 #if defined(KVDECODE_INTS_AVX2)
     for (int i = 0; i < IntLanes::regs; ++i) v.magnitudes.r[i] = _mm256_abs_epi8(v.bytes.r[i]);
 #endif
@@ -84,26 +119,30 @@ struct ByteQuads {
   }
 };
 
-/// sums[j] += the four bytes of lane j times the four at x, which have kDotOffset added.
-/// @pre no byte of x is -128 before that
-KVDECODE_INLINE IntLanes dot4(const IntLanes& sums, const ByteQuads& quads, const std::byte* x) {
-  std::int32_t four;
-  std::memcpy(&four, x, sizeof four);
+namespace detail {
+/// sums[j] += the four codes of lane j times the four signed bytes at x. Of AVX2, signed codes.
+KVDECODE_INLINE IntLanes dot4(const IntLanes& sums, const CodeQuads& codes, const std::int8_t* x) {
   IntLanes v;
 #if defined(KVDECODE_INTS_AVX512)
-  v.r[0] = _mm512_dpbusd_epi32(sums.r[0], _mm512_set1_epi32(four), quads.bytes.r[0]);
+  std::int32_t four;
+  std::memcpy(&four, x, sizeof four);
+  v.r[0] = _mm512_dpbusd_epi32(sums.r[0], codes.bytes.r[0], _mm512_set1_epi32(four));
 #elif defined(KVDECODE_INTS_AVX2)
-  // By magnitudes: a pair of products is at most 2 * 128 * 127 and fits in sixteen bits.
-  const __m256i all = _mm256_set1_epi32(four), ones = _mm256_set1_epi16(1);
+  std::int32_t four;
+  std::memcpy(&four, x, sizeof four);
+  const __m256i all = _mm256_set1_epi32(four);
   for (int i = 0; i < IntLanes::regs; ++i) {
+    // By magnitudes: a pair of products is at most 2 * 128 * 127 and fits in sixteen bits.
     const __m256i pairs =
-        _mm256_maddubs_epi16(quads.magnitudes.r[i], _mm256_sign_epi8(all, quads.bytes.r[i]));
-    v.r[i] = _mm256_add_epi32(sums.r[i], _mm256_madd_epi16(pairs, ones));
+        _mm256_maddubs_epi16(codes.magnitudes.r[i], _mm256_sign_epi8(all, codes.bytes.r[i]));
+    v.r[i] = _mm256_add_epi32(sums.r[i], _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
   }
 #elif defined(KVDECODE_INTS_NEON)
+  std::int32_t four;
+  std::memcpy(&four, x, sizeof four);
   const int8x16_t all = vreinterpretq_s8_s32(vdupq_n_s32(four));
   for (int i = 0; i < IntLanes::regs; ++i) {
-    const int8x16_t bytes = vreinterpretq_s8_s32(quads.bytes.r[i]);
+    const int8x16_t bytes = vreinterpretq_s8_s32(codes.bytes.r[i]);
 #if defined(__ARM_FEATURE_DOTPROD)
     v.r[i] = vdotq_s32(sums.r[i], bytes, all);
 #else
@@ -113,34 +152,36 @@ KVDECODE_INLINE IntLanes dot4(const IntLanes& sums, const ByteQuads& quads, cons
 #endif
   }
 #else
-  const auto byte_of = [](std::int32_t word, int i) {
-    return static_cast<std::int32_t>(static_cast<std::int8_t>(static_cast<std::uint32_t>(word) >> (8 * i)));
-  };
   for (int j = 0; j < kLanes; ++j) {
     v.r[j] = sums.r[j];
-    for (int i = 0; i < 4; ++i) v.r[j] += byte_of(quads.bytes.r[j], i) * byte_of(four, i);
+    for (int i = 0; i < 4; ++i)
+      v.r[j] += static_cast<std::int8_t>(static_cast<std::uint32_t>(codes.bytes.r[j]) >> (8 * i)) * x[i];
   }
 #endif
   return v;
 }
+}  // namespace detail
 
-/// Byte i of the four of each lane.
-template <int i>
-KVDECODE_INLINE IntLanes byte_of(const ByteQuads& quads) {
-  IntLanes v;
-#if defined(KVDECODE_INTS_AVX512)
-  v.r[0] = _mm512_maskz_srai_epi32(0xffff, _mm512_maskz_slli_epi32(0xffff, quads.bytes.r[0], 24 - 8 * i), 24);
-#elif defined(KVDECODE_INTS_AVX2)
-  for (int j = 0; j < IntLanes::regs; ++j)
-    v.r[j] = _mm256_srai_epi32(_mm256_slli_epi32(quads.bytes.r[j], 24 - 8 * i), 24);
-#elif defined(KVDECODE_INTS_NEON)
-  for (int j = 0; j < IntLanes::regs; ++j)
-    v.r[j] = vshrq_n_s32(vshlq_n_s32(quads.bytes.r[j], 24 - 8 * i), 24);
-#else
-  for (int j = 0; j < IntLanes::regs; ++j)
-    v.r[j] = static_cast<std::int8_t>(static_cast<std::uint32_t>(quads.bytes.r[j]) >> (8 * i));
+/// sums[j] += the eight codes of lane j, four of each of two, times the eight signed bytes at x.
+/// @pre codes have added_to_codes() added, which is kSigned if is_signed; no byte of x is -128
+template <bool is_signed>
+KVDECODE_INLINE IntLanes dot8(const IntLanes& sums, const CodeQuads (&codes)[2], const std::int8_t* x) {
+#if defined(KVDECODE_INTS_AVX2)
+  if constexpr (!is_signed) {
+    std::int32_t eight[2];
+    std::memcpy(eight, x, sizeof eight);
+    IntLanes v;
+    for (int i = 0; i < IntLanes::regs; ++i) {
+      // Four products are at most 4 * 63 * 127.
+      const __m256i pairs =
+          _mm256_add_epi16(_mm256_maddubs_epi16(codes[0].bytes.r[i], _mm256_set1_epi32(eight[0])),
+                           _mm256_maddubs_epi16(codes[1].bytes.r[i], _mm256_set1_epi32(eight[1])));
+      v.r[i] = _mm256_add_epi32(sums.r[i], _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
+    }
+    return v;
+  }
 #endif
-  return v;
+  return detail::dot4(detail::dot4(sums, codes[0], x), codes[1], x + 4);
 }
 
 /// The integers as S. @pre S holds them exactly
@@ -219,34 +260,48 @@ KVDECODE_INLINE int sum_of(Bytes v) {
 #endif
 }
 
-/// -n[j] in each lane times kDotOffset: where sums start whose second factors have it added.
-KVDECODE_INLINE IntLanes without_offset(const IntLanes& n) {
-#if defined(KVDECODE_INTS_AVX512)
-  IntLanes v;
-  v.r[0] = _mm512_sub_epi32(_mm512_setzero_si512(), _mm512_maskz_slli_epi32(0xffff, n.r[0], 7));
-  return v;
-#else
-  static_cast<void>(n);
-  return IntLanes::zero();
-#endif
+namespace detail {
+/// In each four of a and b: the first two of both, or the last two, in turn, n of one at a time.
+template <int n, bool is_last, class Quads, std::size_t... I>
+KVDECODE_INLINE Quads interleave(Quads a, Quads b, std::index_sequence<I...>) {
+  constexpr auto from = [](int i) {
+    const int k = i % 4;
+    return i - k + (is_last ? 2 : 0) + (n == 1 ? k / 2 : k % 2) +
+           (k / n % 2) * static_cast<int>(sizeof...(I));
+  };
+  return __builtin_shufflevector(a, b, from(static_cast<int>(I))...);
 }
+template <int n, bool is_last, class Quads>
+KVDECODE_INLINE Quads interleave(Quads a, Quads b) {
+  return interleave<n, is_last>(a, b, std::make_index_sequence<sizeof(Quads) / sizeof(std::int32_t)>{});
+}
+}  // namespace detail
 
-/// Sixteen rows of sixteen bytes, turned: byte quad q of row j to bytes 4 j … 4 j + 3 of the 64 at out + 64 q.
-KVDECODE_INLINE void turn_quads(const Bytes (&rows)[kLanes], std::byte* out) {
+/// Eight rows of sixteen bytes, turned: byte quad q of row j to bytes 4 j … 4 j + 3 behind out + 64 q.
+/// @param pairs  rows 0 and 4, 1 and 5, 2 and 6, 3 and 7
+KVDECODE_INLINE void turn_quads(const BytePairs (&pairs)[4], std::byte* out) {
+  const auto four = [](auto a, auto b, auto c, auto d, std::byte* to) KVDECODE_INLINE_LAMBDA {
+    using Quads = decltype(a);
+    const Quads ab0 = detail::interleave<1, false>(a, b), ab1 = detail::interleave<1, true>(a, b);
+    const Quads cd0 = detail::interleave<1, false>(c, d), cd1 = detail::interleave<1, true>(c, d);
+    const auto store = [&](int q, Quads quads)
+                           KVDECODE_INLINE_LAMBDA { std::memcpy(to + 64 * q, &quads, sizeof quads); };
+    store(0, detail::interleave<2, false>(ab0, cd0));
+    store(1, detail::interleave<2, true>(ab0, cd0));
+    store(2, detail::interleave<2, false>(ab1, cd1));
+    store(3, detail::interleave<2, true>(ab1, cd1));
+  };
+#if defined(EIGEN_VECTORIZE_AVX2)
+  using Quads = std::int32_t __attribute__((vector_size(32)));
+  const auto rows = [&](int i) KVDECODE_INLINE_LAMBDA { return reinterpret_cast<Quads>(pairs[i]); };
+  four(rows(0), rows(1), rows(2), rows(3), out);
+#else
   using Quads = std::int32_t __attribute__((vector_size(16)));
-  for (int j = 0; j < kLanes; j += 4) {
-    Quads a[4], b[4];
-    std::memcpy(a, &rows[j], sizeof a);
-    b[0] = __builtin_shufflevector(a[0], a[1], 0, 4, 1, 5);
-    b[1] = __builtin_shufflevector(a[2], a[3], 0, 4, 1, 5);
-    b[2] = __builtin_shufflevector(a[0], a[1], 2, 6, 3, 7);
-    b[3] = __builtin_shufflevector(a[2], a[3], 2, 6, 3, 7);
-    a[0] = __builtin_shufflevector(b[0], b[1], 0, 1, 4, 5);
-    a[1] = __builtin_shufflevector(b[0], b[1], 2, 3, 6, 7);
-    a[2] = __builtin_shufflevector(b[2], b[3], 0, 1, 4, 5);
-    a[3] = __builtin_shufflevector(b[2], b[3], 2, 3, 6, 7);
-    for (int q = 0; q < 4; ++q) std::memcpy(out + 64 * q + 4 * j, &a[q], sizeof a[q]);
-  }
+  const auto first = [&](int i) KVDECODE_INLINE_LAMBDA { return reinterpret_cast<Quads>(pairs[i].first); };
+  const auto second = [&](int i) KVDECODE_INLINE_LAMBDA { return reinterpret_cast<Quads>(pairs[i].second); };
+  four(first(0), first(1), first(2), first(3), out);
+  four(second(0), second(1), second(2), second(3), out + 16);
+#endif
 }
 
 }  // namespace kvdecode::inline KVDECODE_ABI::simd

@@ -61,14 +61,12 @@ class PairFactor {
 #endif
 
  public:
-  /// @param codes  32 bytes with kDotOffset added
-  static KVDECODE_INLINE PairFactor loadu(const std::byte* codes) {
+  static KVDECODE_INLINE PairFactor loadu(const std::int8_t* codes) {
     PairFactor x;
     const auto half = [&](int i) KVDECODE_INLINE_LAMBDA {
       __m128i bytes;
       std::memcpy(&bytes, codes + 16 * i, sizeof bytes);
-      const __m256i both = _mm256_broadcastsi128_si256(bytes);
-      return kDotOffset == 0 ? both : _mm256_xor_si256(both, _mm256_set1_epi8(static_cast<char>(kDotOffset)));
+      return _mm256_broadcastsi128_si256(bytes);
     };
     x.half_[0] = half(0);
     x.half_[1] = half(1);
@@ -203,10 +201,8 @@ struct PairSums {
 
 template <int offset>
 class PairFactor {
-  static_assert(kDotOffset == 0);
-
  public:
-  static KVDECODE_INLINE PairFactor loadu(const std::byte* codes) {
+  static KVDECODE_INLINE PairFactor loadu(const std::int8_t* codes) {
     PairFactor x;
     std::memcpy(x.half_, codes, sizeof x.half_);
     return x;
