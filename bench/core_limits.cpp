@@ -12,8 +12,9 @@
 //   no scales     each number is its code
 //   no codes      each sixteen numbers are one float of the bytes
 // in bytes of weights a second and cycles for 32 weights, beside what the memory reads and the core multiplies, measured
-// in the same run. Then a sentence for each format: which of the two bounds decoding. No loop is timed before its sums are
-// known to be, to the bit, the canonical dots of the numbers that it stands for: exit status 1 if not.
+// in the same run. Then two sentences for each format: which of the two bounds decoding, and what a batch can gain, whose
+// weights are read once and multiplied for each sequence. No loop is timed before its sums are known to be, to the bit,
+// the canonical dots of the numbers that it stands for: exit status 1 if not.
 //
 // What to expect of a core whose registers of 512 bits go through pipes of 256 (Zen 4): each instruction takes one of the
 // pipes that know it for two cycles. Products and multiply-adds have pipes 0 and 1; extensions, lookups, and what spreads
@@ -267,11 +268,22 @@ class Report {
                                           [&] { multiply<Numbers>(w, scales.data(), x.data(), y.data()); })),
      ...);
 
-    char sentence[128];
+    char sentence[160];
     const double read = limits_.read_bytes_per_second;
     std::snprintf(
         sentence, sizeof sentence, "%s is bound by %s: %.1f GB/s in cache against %.1f GB/s from memory",
         std::string(F::kName).c_str(), library < read ? "arithmetic" : "memory", library / 1e9, read / 1e9);
+    sentences_.emplace_back(sentence);
+    const double bytes_of_weight = bytes / static_cast<double>(rows * cols);
+    const double alone = bytes_of_weight / std::min(library, read);
+    const auto at_most = [&](int n_sequences) {
+      return n_sequences * alone /
+             std::max(bytes_of_weight / read, 2.0 * n_sequences / limits_.flops_per_second);
+    };
+    std::snprintf(sentence, sizeof sentence,
+                  "%s: 4 sequences at once are at most %.1f times as fast as one, 16 at most %.1f times, by "
+                  "multiply-adds alone",
+                  std::string(F::kName).c_str(), at_most(4), at_most(16));
     sentences_.emplace_back(sentence);
   }
 

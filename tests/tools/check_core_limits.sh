@@ -24,6 +24,8 @@ for format in f32 f16 q8_0 q4_0 q4_k; do
   ((n_loops == wanted)) || fault "$format: $n_loops loops, expected $wanted: $(< "$work/out")"
   grep -qE "^$format is bound by (arithmetic|memory): [0-9.]+ GB/s in cache against [0-9.]+ GB/s from memory$" \
     "$work/out" || fault "$format: no sentence: $(< "$work/out")"
+  grep -qE "^$format: 4 sequences at once are at most [0-9.]+ times as fast as one, 16 at most [0-9.]+ times," \
+    "$work/out" || fault "$format: no sentence of batches: $(< "$work/out")"
 done
 [[ $(grep -E '^(format|f|q)[^:]*$' "$work/out" | awk '{ print length($0) }' | sort -u | wc -l) == 1 ]] ||
   fault "the table is not aligned: $(< "$work/out")"
