@@ -233,17 +233,6 @@ KVDECODE_INLINE void prefetch_part(const std::byte* const (&rows)[simd::kDotRows
   }
 }
 
-/// Asks for memory in its own order, some bytes at a time, by way of the second level of the caches.
-struct Ahead {
-  const std::byte* next;
-  Index bytes;  // at a time; 0: nothing is asked for
-
-  KVDECODE_INLINE void operator()() {
-    for (Index i = 0; i < bytes; i += 64) simd::prefetch_second_level(next + i);
-    next += bytes;
-  }
-};
-
 /// Blocks [first, first + n) of eight rows, as half of a tile: lanes 0 … 7, or 8 … 15.
 template <class B, class S>
 void decode_half_tile(const std::byte* const (&beginnings)[simd::kDotRows], Index first, Index n, int half,

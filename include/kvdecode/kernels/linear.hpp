@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <span>
+#include <type_traits>
 
 namespace kvdecode::inline KVDECODE_ABI::kernels {
 
@@ -42,6 +43,45 @@ concept IsRowByRow = requires {
   requires F::Layout::kIsRowByRow;
 };
 
+/// Asks for memory in its own order, some bytes at a time, by way of the second level of the caches.
+struct Ahead {
+  const std::byte* next;
+  Index bytes;  // at a time; 0: nothing is asked for
+
+  KVDECODE_INLINE void operator()() {
+    for (Index i = 0; i < bytes; i += 64) simd::prefetch_second_level(next + i);
+    next += bytes;
+  }
+};
+
+/// Whole blocks of R rows as scalars, rows of `out` out_stride apart. @return the numbers done of each
+template <class F, class S, int R>
+Index decode_blocks(const std::byte* rows, Index row_stride, Index n, Ahead ahead, S* out,
+                    Index out_stride) noexcept {
+  constexpr int kBlock = static_cast<int>(F::kBlock), kTogether = F::kTogether;
+  const Index n_whole = n / kBlock * kBlock;
+  if (n_whole == 0) return 0;
+  SharedByBlocks<F, R> shared(rows, row_stride);
+  for (Index k = 0, offset = 0; k < n_whole; k += kBlock, offset += F::kBlockBytes) {
+    ahead();
+    shared.go_to(rows + offset, row_stride, k + kBlock == n_whole);
+    const auto some = [&](int i) KVDECODE_INLINE_LAMBDA {
+      simd::unroll<R>([&](auto r) KVDECODE_INLINE_LAMBDA {
+        Lanes<S> numbers[kTogether / kLanes];
+        F::template some<S>(rows + r * row_stride + offset, shared[r], i, numbers);
+        simd::unroll<kTogether / kLanes>([&](auto j) KVDECODE_INLINE_LAMBDA {
+          numbers[j].storeu(out + r * out_stride + k + i + j * kLanes);
+        });
+      });
+    };
+    if constexpr (IsRowByRow<F>)
+      for (int i = 0; i < kBlock; i += kTogether) some(i);
+    else
+      simd::unroll<kBlock / kTogether>([&](auto part) KVDECODE_INLINE_LAMBDA { some(part * kTogether); });
+  }
+  return n_whole;
+}
+
 /// Rows [begin, begin + n) of W as scalars, one after another in `out`. As many rows behind them, which are decoded next, are
 /// asked for meanwhile: they arrive while these are multiplied.
 template <class F, class S>
@@ -53,30 +93,27 @@ void decode_rows(const MatrixView& w, Index begin, Index n, S* out) noexcept {
     return;
   }
   const Index ahead = n * w.stride;
-  for (Index r = 0; r < n; ++r) {
-    const std::byte* row = w.data + (begin + r) * w.stride;
-    Index k = 0;
+  const auto decode = [&]<int R>(Index r, std::integral_constant<int, R>) {
+    const std::byte* const rows = w.data + (begin + r) * w.stride;
+    S* const to = out + r * w.cols;
+    Index first = 0;
     if constexpr (IsUnpackedByBlocks<F, S>)
-      for (; k + F::kBlock <= w.cols; k += F::kBlock) {
-        const Index offset = k / F::kBlock * F::kBlockBytes;
-        const std::byte* const block = row + offset;
-        prefetch_rows<1, F::kBlockBytes>(row, 0, offset, ahead);
-        const auto scales = F::scales(block);
-        const auto some = [&](int i) KVDECODE_INLINE_LAMBDA {
-          F::template widen_block<S>(block, scales, i).storeu(out + r * w.cols + k + i);
-        };
-        constexpr int n_parts = static_cast<int>(F::kBlock) / kLanes;
-        if constexpr (IsRowByRow<F>)
-          for (int part = 0; part < n_parts; ++part) some(part * kLanes);
-        else
-          simd::unroll<n_parts>([&](auto part) KVDECODE_INLINE_LAMBDA { some(part * kLanes); });
+      first =
+          decode_blocks<F, S, R>(rows, w.stride, w.cols, Ahead{rows + ahead, R * F::kBlockBytes}, to, w.cols);
+    for (Index i = 0; i < R; ++i) {
+      const std::byte* const row = rows + i * w.stride;
+      Index k = first;
+      for (; k + kLanes <= w.cols; k += kLanes) {
+        prefetch_rows<1, byte_near<F>(kLanes)>(row, 0, byte_near<F>(k), ahead);
+        F::template widen<S>(row, k).storeu(to + i * w.cols + k);
       }
-    for (; k + kLanes <= w.cols; k += kLanes) {
-      prefetch_rows<1, byte_near<F>(kLanes)>(row, 0, byte_near<F>(k), ahead);
-      F::template widen<S>(row, k).storeu(out + r * w.cols + k);
+      for (; k < w.cols; ++k) to[i * w.cols + k] = F::template decode<S>(row, k);
     }
-    for (; k < w.cols; ++k) out[r * w.cols + k] = F::template decode<S>(row, k);
-  }
+  };
+  Index r = 0;
+  if constexpr (IsUnpackedByBlocks<F, S> && !IsRowByRow<F>)
+    for (; r + 4 <= n; r += 4) decode(r, std::integral_constant<int, 4>{});
+  for (; r < n; ++r) decode(r, std::integral_constant<int, 1>{});
 }
 
 /// R rows of scalars times all rows of x, as wide a tile at a time as there are tokens.
