@@ -82,7 +82,7 @@ TEST_CASE("visible tiles: exactly the positions that the span sees, once, in ord
         Index n_tiles = 0;
         const auto visit = [&](kvdecode::Range some) {
           kvdecode::detail::for_each_visible_tile(
-              runs.keys, runs.values, span, query, tiles.positions(some), rotation_of,
+              runs.keys, runs.values, span, query, tiles.positions(some), query % 2 == 0, rotation_of,
               [&](std::span<const AttentionPiece> pieces) {
                 n_wrong += tiles.number_of(pieces.front().position) != n_tiles++;
                 n_wrong += pieces.empty();

@@ -38,6 +38,9 @@ struct AttentionPiece {
   const std::byte* values;  // [length], value_stride bytes apart
   Index value_stride;
   Index rotation;  // which of the query's rotations meets these keys
+  /// Whether this is all that is done with the rows for now. Values are then asked for while keys are read, and what lies
+  /// behind the keys, most often those of the next tile, while values are.
+  bool is_read_once = false;
 };
 
 /// In place: cap * tanh(x / cap).
@@ -77,6 +80,11 @@ constexpr Index attention_scratch(Index group_size, Index v_dim) {
 
 namespace detail {
 
+/// Asks for n bytes by way of the second level of the caches.
+KVDECODE_INLINE void ask_for(const std::byte* p, Index n) {
+  for (Index i = 0; i < n; i += 64) simd::prefetch_second_level(p + i);
+}
+
 /// Calls heads(count, first) for all of n query heads, `most` at a time, then what is left together.
 template <int most, class Heads>
 KVDECODE_INLINE void for_each_group(Index n, Heads&& heads) {
@@ -103,10 +111,13 @@ void score_piece(const AttentionPiece& piece, const S* queries, Index group_size
     constexpr int cols = count;
     const S* q = queries + g * k_dim;
     S* out = scores + g * kTilePositions;
+    const Index asked = piece.is_read_once && g == 0 ? piece.value_stride : 0;
     Index j = 0;
-    for (; j + rows <= piece.length; j += rows)
+    for (; j + rows <= piece.length; j += rows) {
+      ask_for(piece.values + j * asked, rows * asked);
       dot_tile<KFormat, S, rows, cols>(piece.keys + j * piece.key_stride, piece.key_stride, q, k_dim, k_dim,
                                        out + j, kTilePositions);
+    }
     for (; j < piece.length; ++j)
       for (int c = 0; c < cols; ++c)
         dot_tile<KFormat, S, 1, 1>(piece.keys + j * piece.key_stride, 0, q + c * k_dim, 0, k_dim,
@@ -133,12 +144,15 @@ void value_piece(const AttentionPiece& piece, const S* probs, Index group_size, 
   // Independent chains hide the latency of the fused multiply-add: eight or so registers of output at a time.
   const auto block = [&](auto head_count, auto lane_count, Index g, Index e) KVDECODE_INLINE_LAMBDA {
     constexpr int heads = head_count, lanes = lane_count;
+    const std::byte* const behind_keys = piece.keys + piece.length * piece.key_stride;
+    const Index asked = piece.is_read_once && g == 0 && e == 0 ? piece.key_stride : 0;
     L o[heads * lanes];
     simd::unroll<heads * lanes>([&](auto i) KVDECODE_INLINE_LAMBDA {
       o[i] = L::loadu(output + (g + i / lanes) * v_dim + e + (i % lanes) * kLanes);
     });
     for (Index j = 0; j < piece.length; ++j) {
       const std::byte* row = piece.values + j * piece.value_stride;
+      ask_for(behind_keys + j * asked, asked);
       simd::unroll<lanes>([&](auto b) KVDECODE_INLINE_LAMBDA {
         const L v = widen_numbers<VFormat, S>(row, e + b * kLanes, v_dim);
         simd::unroll<heads>([&](auto h) KVDECODE_INLINE_LAMBDA {

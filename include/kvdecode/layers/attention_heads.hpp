@@ -25,7 +25,7 @@ namespace detail {
 template <class Flush>
 class PieceCollector {
  public:
-  explicit PieceCollector(Flush& flush) noexcept : flush_(flush) {}
+  PieceCollector(Flush& flush, bool is_read_once) noexcept : flush_(flush), is_read_once_(is_read_once) {}
 
   /// Rows [begin, end) of a run of keys and the run of values beside it.
   template <class KFormat, class VFormat>
@@ -42,7 +42,8 @@ class PieceCollector {
                               keys.row_stride,
                               values.data + row * values.row_stride,
                               values.row_stride,
-                              rotation};
+                              rotation,
+                              is_read_once_};
       begin = stop;
     }
   }
@@ -56,6 +57,7 @@ class PieceCollector {
 
  private:
   Flush& flush_;
+  bool is_read_once_;
   Index tile_ = -1;
   Index n_pieces_ = 0;
   kernels::AttentionPiece pieces_[kernels::kTilePositions];  // each holds a position at least
@@ -94,14 +96,16 @@ class VisibleTiles {
 
 /// Walks the runs of keys and values in step and hands the rows that `query` sees in some positions to `flush`, one tile
 /// at a time.
-/// @param rotation_of  (is_sink, rotation_shift) -> number of the query's rotation
+/// @param is_read_once  whether no other query of the pass reads them
+/// @param rotation_of   (is_sink, rotation_shift) -> number of the query's rotation
 template <class KRuns, class VRuns, class RotationOf, class Flush>
 void for_each_visible_tile(const KRuns& keys, const VRuns& values, const AttentionSpan& span, Index query,
-                           Range positions, RotationOf&& rotation_of, Flush&& flush) noexcept {
+                           Range positions, bool is_read_once, RotationOf&& rotation_of,
+                           Flush&& flush) noexcept {
   const Index first = span.first_visible(query);
   const Index sinks_end = std::min(span.n_sink, query + 1);
   const Index stop = std::min(positions.end, query + 1);
-  PieceCollector collector(flush);
+  PieceCollector collector(flush, is_read_once);
   auto value_run = values.begin();
   for (const auto& key_run : keys) {
     const Index begin = std::max(key_run.position, positions.begin),
@@ -339,7 +343,7 @@ void attend_row(const Pass<S>& pass, const AttentionHeads<S>& heads, const Atten
   kernels::AttentionState<S> shared = task.state;
   for_each_visible_tile(
       cache.keys(heads.layer, item.kv_head), cache.values(heads.layer, item.kv_head), heads.span, item.query,
-      item.tiles.positions(task.tiles),
+      item.tiles.positions(task.tiles), pass.segments[static_cast<std::size_t>(item.segment)].n_rows == 1,
       [&](bool is_sink, Index shift) { return heads.rotation_of(pass.stands, is_sink, shift); },
       [&](std::span<const kernels::AttentionPiece> pieces) {
         const Index skip =
