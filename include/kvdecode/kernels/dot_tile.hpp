@@ -123,7 +123,7 @@ requires simd::Column<R>::kIsFast class SharedByBlocks<F, R> {
 /// Whole blocks of R rows times one row of x, from number 0 on. @return the numbers done
 template <class F, class S, int R>
 KVDECODE_INLINE Index accumulate_blocks(const std::byte* rows, Index row_stride, const S* x, Index n,
-                                        Lanes<S> (&lanes)[R]) {
+                                        Index ahead, Lanes<S> (&lanes)[R]) {
   // So many at a time that what layouts compute from an index is constant.
   constexpr int kBlock = static_cast<int>(F::kBlock), kGroup = kBlock < 128 ? kBlock : 128;
   constexpr int kTogether = F::kTogether;
@@ -133,6 +133,7 @@ KVDECODE_INLINE Index accumulate_blocks(const std::byte* rows, Index row_stride,
   if (n_whole == 0) return 0;
   SharedByBlocks<F, R> shared(rows, row_stride);
   for (Index k = 0; k < n_whole; k += kBlock, rows += F::kBlockBytes) {
+    if (ahead != 0) prefetch_rows<R, F::kBlockBytes>(rows, row_stride, 0, ahead);
     shared.go_to(rows, row_stride, k + kBlock == n_whole);
     for (int g = 0; g < kBlock / kGroup; ++g)
       simd::unroll<kGroup / kTogether>([&](auto part) KVDECODE_INLINE_LAMBDA {
@@ -163,7 +164,7 @@ KVDECODE_INLINE Index accumulate_blocks(const std::byte* rows, Index row_stride,
 /// out[c * out_stride + r] = dot(row r, x row c), each row of n numbers. 2 n R C flops.
 /// @param rows   R rows in format F, row_stride bytes apart, at any alignment
 /// @param x      C rows of scalars, x_stride elements apart
-/// @param ahead  for one column, of numbers in no blocks: bytes from what is read to what is asked for; 0: nothing is
+/// @param ahead  for one column: bytes from what is read to what is asked for; 0: nothing is
 template <class F, class S, int R, int C>
 void dot_tile(const std::byte* rows, Index row_stride, const S* x, Index x_stride, Index n, S* out,
               Index out_stride, [[maybe_unused]] Index ahead = 0) noexcept {
@@ -172,7 +173,7 @@ void dot_tile(const std::byte* rows, Index row_stride, const S* x, Index x_strid
   simd::unroll<R * C>([&](auto i) KVDECODE_INLINE_LAMBDA { lanes[i] = L::zero(); });
   Index k = 0;
   if constexpr (C == 1 && detail::IsUnpackedByBlocks<F, S>)
-    k = detail::accumulate_blocks<F, S, R>(rows, row_stride, x, n, lanes);
+    k = detail::accumulate_blocks<F, S, R>(rows, row_stride, x, n, ahead, lanes);
   for (; k + kLanes <= n; k += kLanes) {
     if constexpr (C == 1)
       if (ahead != 0)

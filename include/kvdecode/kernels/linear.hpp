@@ -180,9 +180,10 @@ constexpr int rows_at_a_time() {
 template <class F, class S>
 void linear_one(const MatrixView& w, Range rows, const S* x, S* y) noexcept {
   constexpr int most = rows_at_a_time<F, S>();
-  // A line for sixteen numbers: what is asked for arrives sooner than the processor would ask. Elsewhere its own
-  // prefetching keeps up, and asking costs more than it saves.
-  constexpr Index ahead = byte_near<F>(kLanes) >= 64 ? 8192 : 0;
+  // A line for sixteen numbers, or lines for a block: what is asked for arrives sooner than the processor would ask.
+  // Elsewhere its own prefetching keeps up, and asking costs more than it saves.
+  constexpr Index ahead =
+      F::kBlock == 1 ? (byte_near<F>(kLanes) >= 64 ? 8192 : 0) : (byte_near<F>(F::kBlock) >= 64 ? 2048 : 0);
   const Index part = (rows.end - rows.begin) / most;
   for (Index r = rows.begin; r < rows.begin + part; ++r) {
     S sums[most];
