@@ -191,12 +191,16 @@ leaves() {  # STATUS
   ((status == $1))
 }
 
+answer_without_end() {  # FILE : a conversation in the background; it reads what comes on descriptor 3
+  "$chat" "$model" --template "$work/scene" --temperature 0 --max-new-tokens 1000000 --max-seq-len 1000000 \
+    < "$work/in" > "$1" 2> "$work/err" &
+  pid=$!
+  exec 3> "$work/in"
+}
+
 mkfifo "$work/in"
 : > "$work/out"
-"$chat" "$model" --template "$work/scene" --temperature 0 --max-new-tokens 1000000 --max-seq-len 1000000 \
-  < "$work/in" > "$work/out" 2> "$work/err" &
-pid=$!
-exec 3> "$work/in"
+answer_without_end "$work/out"
 echo 'Good morrow.' >&3
 check "an answer begins" until_true test -s "$work/out"
 kill -INT "$pid"
@@ -217,16 +221,14 @@ kill -INT "$pid"
 check "Ctrl-C between answers leaves" leaves 0
 exec 3>&-
 
-# A reader that lets the program wait: the pipe is full but for a few bytes, and Ctrl-C meets a write that is under way.
+# A reader that lets the program wait: once an answer has begun, its pipe is filled, and Ctrl-C meets a write that is under
+# way.
 mkfifo "$work/pipe"
 exec 4<> "$work/pipe"
-head -c 65500 /dev/zero >&4
-"$chat" "$model" --template "$work/scene" --temperature 0 --max-new-tokens 1000000 --max-seq-len 1000000 \
-  < "$work/in" > "$work/pipe" 2> "$work/err" &
-pid=$!
-exec 3> "$work/in"
+answer_without_end "$work/pipe"
 echo 'Good morrow.' >&3
-sleep 0.5
+timeout 30 head -c 1 <&4 > "$work/begun"
+timeout 0.5 head -c 1000000 /dev/zero >&4
 kill -INT "$pid"
 sleep 0.1
 cat <&4 > "$work/out" &
