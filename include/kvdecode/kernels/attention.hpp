@@ -80,11 +80,6 @@ constexpr Index attention_scratch(Index group_size, Index v_dim) {
 
 namespace detail {
 
-/// Asks for n bytes by way of the second level of the caches.
-KVDECODE_INLINE void ask_for(const std::byte* p, Index n) {
-  for (Index i = 0; i < n; i += 64) simd::prefetch_second_level(p + i);
-}
-
 /// Calls heads(count, first) for all of n query heads, `most` at a time, then what is left together.
 template <int most, class Heads>
 KVDECODE_INLINE void for_each_group(Index n, Heads&& heads) {
@@ -114,7 +109,7 @@ void score_piece(const AttentionPiece& piece, const S* queries, Index group_size
     const Index asked = piece.is_read_once && g == 0 ? piece.value_stride : 0;
     Index j = 0;
     for (; j + rows <= piece.length; j += rows) {
-      ask_for(piece.values + j * asked, rows * asked);
+      simd::prefetch_second_level(piece.values + j * asked, rows * asked);
       dot_tile<KFormat, S, rows, cols>(piece.keys + j * piece.key_stride, piece.key_stride, q, k_dim, k_dim,
                                        out + j, kTilePositions);
     }
@@ -152,7 +147,7 @@ void value_piece(const AttentionPiece& piece, const S* probs, Index group_size, 
     });
     for (Index j = 0; j < piece.length; ++j) {
       const std::byte* row = piece.values + j * piece.value_stride;
-      ask_for(behind_keys + j * asked, asked);
+      simd::prefetch_second_level(behind_keys + j * asked, asked);
       simd::unroll<lanes>([&](auto b) KVDECODE_INLINE_LAMBDA {
         const L v = widen_numbers<VFormat, S>(row, e + b * kLanes, v_dim);
         simd::unroll<heads>([&](auto h) KVDECODE_INLINE_LAMBDA {

@@ -75,7 +75,7 @@ KVDECODE_INLINE void prefetch_rows(const std::byte* rows, Index row_stride, Inde
   constexpr Index line = 64;
   if (n < line && done % line >= n) return;
   simd::unroll<R>([&](auto r) KVDECODE_INLINE_LAMBDA {
-    for (Index i = 0; i < n; i += line) simd::prefetch_second_level(rows + r * row_stride + done + ahead + i);
+    simd::prefetch_second_level(rows + r * row_stride + done + ahead, n);
   });
 }
 

@@ -233,15 +233,15 @@ KVDECODE_INLINE void prefetch_part(const std::byte* const (&rows)[simd::kDotRows
   }
 }
 
-/// Blocks [first, first + n) of eight rows, as half of a tile: lanes 0 … 7, or 8 … 15.
+/// Blocks [first, first + n) of eight rows, as the lanes of a tile from `lane` on; after the matrix's last row the last one
+/// again.
 template <class B, class S>
-void decode_half_tile(const std::byte* const (&beginnings)[simd::kDotRows], Index first, Index n, int half,
-                      Ahead ahead, Int8Tile<S>& tile) noexcept {
+void decode_half_tile(const MatrixView& w, Index row, Index first, Index n, Index lane, Ahead ahead,
+                      Int8Tile<S>& tile) noexcept {
   constexpr int kAdded = simd::added_to_codes(B::kOffset);
   constexpr int kBlocksOfOne = B::kSize / static_cast<int>(kRoundedBlock);
-  const int lane = simd::kDotRows * half;
-  const std::byte* rows[simd::kDotRows];  // in registers: what is stored could change the argument
-  std::copy_n(beginnings, simd::kDotRows, rows);
+  const std::byte* rows[simd::kDotRows];
+  for (Index r = 0; r < simd::kDotRows; ++r) rows[r] = w.data + std::min(row + r, w.rows - 1) * w.stride;
   const auto store = [&](const simd::RowFloats& numbers, S* to) KVDECODE_INLINE_LAMBDA {
     if constexpr (std::is_same_v<S, float>) {
       numbers.storeu(to + lane);
@@ -277,24 +277,19 @@ void decode_half_tile(const std::byte* const (&beginnings)[simd::kDotRows], Inde
   }
 }
 
-/// Blocks [first, first + n) of sixteen rows; after the matrix's last row the last one again.
-/// @pre first is the beginning of a block of W
+/// Blocks [first, first + n) of sixteen rows. @pre first is the beginning of a block of W
 /// @return what is to be asked for while the tile is multiplied: the rest of the next one in memory, so that memory is
 ///         always at work
 template <class B, class S>
 Ahead decode_tile(const MatrixView& w, Index row, Index first, Index n, Int8Tile<S>& tile) noexcept {
   constexpr Index kRows = simd::kDotRows, kBlocksOfOne = B::kSize / kRoundedBlock;
+  constexpr Index kAsked = 6;  // rows of the next sixteen, for each eight that are decoded
   const auto next = [&](Index from, Index n_rows) {
     return Ahead{w.data + (row + kLanes + from) * w.stride + n_rows * (first / kBlocksOfOne * B::kBytes),
                  n_rows * B::kBytes / kBlocksOfOne};
   };
-  constexpr Index kAsked = 6;  // rows of the next sixteen
-  for (int half = 0; half < 2; ++half) {
-    const std::byte* rows[kRows];
-    for (Index r = 0; r < kRows; ++r)
-      rows[r] = w.data + std::min(row + half * kRows + r, w.rows - 1) * w.stride;
-    decode_half_tile<B>(rows, first, n, half, next(half * kAsked, kAsked), tile);
-  }
+  decode_half_tile<B>(w, row, first, n, 0, next(0, kAsked), tile);
+  decode_half_tile<B>(w, row + kRows, first, n, kRows, next(kAsked, kAsked), tile);
   return next(2 * kAsked, kLanes - 2 * kAsked);
 }
 

@@ -49,7 +49,7 @@ struct Ahead {
   Index bytes;  // at a time; 0: nothing is asked for
 
   KVDECODE_INLINE void operator()() {
-    for (Index i = 0; i < bytes; i += 64) simd::prefetch_second_level(next + i);
+    simd::prefetch_second_level(next, bytes);
     next += bytes;
   }
 };
@@ -182,8 +182,8 @@ void linear_one(const MatrixView& w, Range rows, const S* x, S* y) noexcept {
   constexpr int most = rows_at_a_time<F, S>();
   // A line for sixteen numbers, or lines for a block: what is asked for arrives sooner than the processor would ask.
   // Elsewhere its own prefetching keeps up, and asking costs more than it saves.
-  constexpr Index ahead =
-      F::kBlock == 1 ? (byte_near<F>(kLanes) >= 64 ? 8192 : 0) : (byte_near<F>(F::kBlock) >= 64 ? 2048 : 0);
+  constexpr Index together = byte_near<F>(std::max<Index>(kLanes, F::kBlock));
+  constexpr Index ahead = together < 64 ? 0 : F::kBlock == 1 ? 8192 : 2048;
   const Index part = (rows.end - rows.begin) / most;
   for (Index r = rows.begin; r < rows.begin + part; ++r) {
     S sums[most];

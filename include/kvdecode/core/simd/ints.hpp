@@ -85,19 +85,7 @@ struct IntLanes {
 #endif
     return v;
   }
-  static KVDECODE_INLINE IntLanes zero() {
-    IntLanes v;
-#if defined(KVDECODE_INTS_AVX512)
-    v.r[0] = _mm512_setzero_si512();
-#elif defined(KVDECODE_INTS_AVX2)
-    v.r[0] = v.r[1] = _mm256_setzero_si256();
-#elif defined(KVDECODE_INTS_NEON)
-    for (auto& r : v.r) r = vdupq_n_s32(0);
-#else
-    for (auto& r : v.r) r = 0;
-#endif
-    return v;
-  }
+  static KVDECODE_INLINE IntLanes zero() { return set1(0); }
 };
 static_assert(sizeof(IntLanes) == 16 * sizeof(std::int32_t));
 
@@ -122,14 +110,12 @@ struct CodeQuads {
 namespace detail {
 /// sums[j] += the four codes of lane j times the four signed bytes at x. Of AVX2, signed codes.
 KVDECODE_INLINE IntLanes dot4(const IntLanes& sums, const CodeQuads& codes, const std::int8_t* x) {
+  [[maybe_unused]] std::int32_t four;
+  std::memcpy(&four, x, sizeof four);
   IntLanes v;
 #if defined(KVDECODE_INTS_AVX512)
-  std::int32_t four;
-  std::memcpy(&four, x, sizeof four);
   v.r[0] = _mm512_dpbusd_epi32(sums.r[0], codes.bytes.r[0], _mm512_set1_epi32(four));
 #elif defined(KVDECODE_INTS_AVX2)
-  std::int32_t four;
-  std::memcpy(&four, x, sizeof four);
   const __m256i all = _mm256_set1_epi32(four);
   for (int i = 0; i < IntLanes::regs; ++i) {
     // By magnitudes: a pair of products is at most 2 * 128 * 127 and fits in sixteen bits.
@@ -138,8 +124,6 @@ KVDECODE_INLINE IntLanes dot4(const IntLanes& sums, const CodeQuads& codes, cons
     v.r[i] = _mm256_add_epi32(sums.r[i], _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
   }
 #elif defined(KVDECODE_INTS_NEON)
-  std::int32_t four;
-  std::memcpy(&four, x, sizeof four);
   const int8x16_t all = vreinterpretq_s8_s32(vdupq_n_s32(four));
   for (int i = 0; i < IntLanes::regs; ++i) {
     const int8x16_t bytes = vreinterpretq_s8_s32(codes.bytes.r[i]);

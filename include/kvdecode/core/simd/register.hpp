@@ -249,5 +249,9 @@ KVDECODE_INLINE void pause() {
 /// Asks for the cache line at p.
 KVDECODE_INLINE void prefetch(const void* p) { __builtin_prefetch(p); }
 KVDECODE_INLINE void prefetch_second_level(const void* p) { __builtin_prefetch(p, 0, 2); }
+/// The same for n bytes, a line at a time.
+KVDECODE_INLINE void prefetch_second_level(const std::byte* p, Index n) {
+  for (Index i = 0; i < n; i += 64) prefetch_second_level(p + i);
+}
 
 }  // namespace kvdecode::inline KVDECODE_ABI::simd
